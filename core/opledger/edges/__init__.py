@@ -1,0 +1,1 @@
+"""Edges touch the world (clock, HTTP, secrets, files) and decide nothing."""

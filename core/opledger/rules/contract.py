@@ -1,0 +1,265 @@
+"""A provider as data: what one job API promises, and how to speak it.
+
+The values here are what `contract_file.parse` makes of a TOML file (see `contracts.md`). They are frozen, hashed into
+`digest` and pinned by every operation. No other code names a provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any, Literal
+
+from opledger.rules.model import Means
+from opledger.rules.values import Condition, Pick, Template
+
+AuthKind = Literal["none", "bearer", "header", "basic", "query"]
+BodyKind = Literal["json", "form", "raw", "none"]
+Mechanism = Literal["none", "header", "query", "body", "client_id", "unique_name", "put_resource"]
+StrategyName = Literal["resend", "get", "list", "singleton"]
+SameBody = Literal["replay_original", "return_current", "duplicate_error"]
+ResultFormat = Literal["json", "jsonl", "csv", "binary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """How a request proves who we are. `secret` is a reference (``env:NAME`` …), never a value."""
+
+    kind: AuthKind = "none"
+    secret: str | None = None
+    name: str | None = None  #: header or query name
+    prefix: str = ""
+    username: str | None = None  #: for basic, when the secret is only the password
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """How the provider is told that two requests are one wish, and what it promises about that."""
+
+    mechanism: Mechanism = "none"
+    name: str | None = None  #: header or query name, or a JSON Pointer into the body
+    max_length: int = 255
+    memory: timedelta | None = None  #: None = unknown: a resend is never allowed
+    resend_adds: Mapping[str, str] = field(default_factory=dict)
+    same_body: SameBody | None = None
+    duplicate_when: Condition | None = None
+    mismatch_when: Condition | None = None
+    in_flight_when: Condition | None = None
+    replay_marker: Pick | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The call that starts work."""
+
+    method: str
+    path: Template
+    body: BodyKind = "json"
+    query: Mapping[str, Template] = field(default_factory=dict)
+    headers: Mapping[str, Template] = field(default_factory=dict)
+    success: frozenset[int] = frozenset({200, 201, 202})
+    job_id: tuple[Pick, ...] = ()
+    remote_state: Pick | None = None
+    status_url: Pick | None = None
+    refs: Mapping[str, Pick] = field(default_factory=dict)  #: further values of the answer to keep, by name
+    timeout: timedelta = timedelta(seconds=30)
+    refused: frozenset[int] = frozenset({400, 404, 405, 410, 413, 415, 422})
+    fields: Mapping[str, Template] = field(default_factory=dict)  #: JSON Pointer -> template, put into the body
+    error_when: Condition | None = None
+    inline_when: Condition | None = None
+    idempotency: Idempotency = Idempotency()
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to learn the fate of a create whose answer was lost."""
+
+    strategy: StrategyName
+    method: str = "GET"
+    path: Template | None = None
+    query: Mapping[str, Template] = field(default_factory=dict)
+    items: Pick | None = None
+    item_id: Pick | None = None
+    match: Condition | None = None
+    item_state: Pick | None = None
+    item_created_at: Pick | None = None
+    created_at_unit: Literal["s", "ms", "rfc3339"] = "rfc3339"
+    next_page: Pick | None = None
+    page_param: str | None = None
+    max_pages: int = 100
+    visibility_lag: timedelta = timedelta(0)
+    absence_is_proof: bool = False
+    settle: timedelta = timedelta(minutes=2)
+    timeout: timedelta = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRule:
+    """A reading that comes before the map of words; the first that holds wins."""
+
+    when: Condition
+    means: Means
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the job is looked at."""
+
+    method: str = "GET"
+    path: Template | None = None
+    query: Mapping[str, Template] = field(default_factory=dict)
+    job_id: Pick | None = None
+    timeout: timedelta = timedelta(seconds=20)
+    state: tuple[Pick, ...] = ()  #: several are joined by "/"
+    updated_at: Pick | None = None
+    updated_at_unit: Literal["s", "ms", "rfc3339"] = "rfc3339"
+    progress: Mapping[str, Pick] = field(default_factory=dict)
+    error: tuple[Pick, ...] = ()
+    not_visible_for: timedelta = timedelta(seconds=60)
+    gone_when: Condition | None = None
+    words: Mapping[str, Means] = field(default_factory=dict)  #: trimmed, case-folded word -> reading
+    rules: tuple[StatusRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """How often the job is looked at when the provider does not say."""
+
+    first: timedelta = timedelta(seconds=2)
+    factor: float = 2.0
+    max: timedelta = timedelta(seconds=60)
+    hints: tuple[Pick, ...] = ()
+    max_silence: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """How the provider is asked to stop, and what stopping leaves behind."""
+
+    method: str
+    path: Template
+    query: Mapping[str, Template] = field(default_factory=dict)
+    body: bytes | None = None  #: a constant JSON body, as sent
+    success: frozenset[int] = frozenset({200, 202, 204})
+    timeout: timedelta = timedelta(seconds=20)
+    accepted_when: Condition | None = None
+    idempotent: bool = False
+    already_finished_when: Condition | None = None
+    destroys: tuple[str, ...] = ()
+    leaves: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Where the result is, and how we know that it is whole. `inline` is a pointer into the status answer."""
+
+    inline: Pick | None = None
+    url: Pick | None = None
+    path: Template | None = None
+    auth: Literal["same_origin", "none"] = "same_origin"
+    available_for: timedelta | None = None
+    timeout: timedelta = timedelta(minutes=10)
+    not_ready_when: Condition | None = None
+    content_type: tuple[str, ...] = ()
+    max_size: int = 2 * 1024**3
+    size: Pick | None = None
+    checksum: Pick | None = None
+    checksum_algorithm: str | None = None  #: sha256, md5… ; None = told by the header's own format
+    count: Pick | None = None
+    strict: bool = False
+    format: ResultFormat | None = None
+    error_row_when: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Default deadlines, counted from submit (create, result), from the intent (cancel), from success (collect)."""
+
+    create: timedelta = timedelta(minutes=2)
+    result: timedelta = timedelta(hours=1)
+    cancel: timedelta = timedelta(minutes=10)
+    collect: timedelta = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much at a time, over all workers."""
+
+    concurrency: int = 20
+    rate: float | None = None  #: calls a second
+    throttled_when: Condition | None = None  #: None = status 429
+
+
+@dataclass(frozen=True, slots=True)
+class Safety:
+    """What the work costs, and what must not be shown."""
+
+    billable: bool = False
+    redact: tuple[str, ...] = ()  #: JSON Pointers into our body and their answers
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One provider's promises. `digest` identifies exactly this text and the environment values it used."""
+
+    name: str
+    digest: str
+    base_url: str
+    create: Create
+    source: str  #: the TOML text
+    environment: Mapping[str, str] = field(default_factory=dict)  #: values that ``${NAME}`` stood for
+    title: str = ""
+    contract_version: int = 1
+    sources: tuple[str, ...] = ()
+    verified_on: date | None = None
+    trace_header: str | None = None
+    request_id_headers: tuple[str, ...] = ()
+    result_hosts: tuple[str, ...] = ()
+    var: Mapping[str, str] = field(default_factory=dict)
+    auth: Auth = Auth()
+    headers: Mapping[str, Template] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    reconcile: tuple[Strategy, ...] = ()
+    status: Status = Status()
+    poll: Poll = Poll()
+    cancel: Cancel | None = None
+    result: Result | None = None
+    deadlines: Deadlines = Deadlines()
+    limits: Limits = Limits()
+    approval_required: bool = False
+    safety: Safety = Safety()
+
+    @property
+    def resend_window(self) -> timedelta | None:
+        """How long after the first send the same token may be sent again, or None for never.
+
+        The provider's memory less a margin of a tenth (at least the create timeout): the provider's clock starts
+        when it first saw the request, and our last resend must arrive well inside (invariant I4).
+        """
+        idempotency = self.create.idempotency
+        if idempotency.mechanism == "none" or idempotency.memory is None:
+            return None
+        margin = max(idempotency.memory / 10, self.create.timeout)
+        window = idempotency.memory - margin
+        return window if window > timedelta(0) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ContractProblem:
+    """One thing wrong in a contract file."""
+
+    key: str
+    line: int | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What the contract lets us promise, in the words of the approval screen."""
+
+    create: Mapping[str, Any]
+    cancel: Mapping[str, Any]
+    result: Mapping[str, Any]
+    webhooks: Mapping[str, Any]
+    gaps: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""The misbehaving provider and the demonstration that runs against it."""

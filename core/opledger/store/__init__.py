@@ -1,0 +1,1 @@
+"""The database: tables, engine, the only state writes, and reads for people. Decides nothing."""
