@@ -198,6 +198,8 @@ class CancelIntent:
     effect: str = ""
     sent: int = 0  #: cancel calls permitted under this intent
     lost: bool = False  #: the last of them has no known answer
+    reread: bool = False  #: the job was read after that and still ran
+    undelivered: bool = False  #: the last of them provably never arrived, so this intent is still unsent
 
 
 @dataclass(frozen=True, slots=True)

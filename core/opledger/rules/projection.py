@@ -1,0 +1,398 @@
+"""An operation is the fold of its journal: `project` puts one more event on top (invariant I14).
+
+States come from `states.advance`; everything else a record knows is worked out here, from the evidence alone, so that
+a record can be rebuilt from its events at any time and must equal the stored row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from opledger.errors import IllegalTransition
+from opledger.rules import evidence as e
+from opledger.rules.model import (
+    FINAL_MEANS,
+    NEEDS_HUMAN,
+    TERMINAL,
+    Action,
+    Actor,
+    Approval,
+    Attempts,
+    Attention,
+    CancelIntent,
+    Choice,
+    Means,
+    OpenCall,
+    Operation,
+    State,
+)
+from opledger.rules.states import advance
+
+PERSISTENT: Final = 3
+"""How many failed reads or undelivered calls in a row make an attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event before it is hashed: what happened, when, by whom, because of what."""
+
+    operation_id: str
+    seq: int
+    at: datetime
+    actor: Actor
+    evidence: e.Evidence
+    cause: str
+    reason: str | None = None
+
+
+Changes = dict[str, Any]
+
+
+def project(before: Operation | None, entry: Entry) -> Operation:
+    """Return the record after `entry`. Does not touch next, version, head or lease: those belong to the store.
+
+    Raises IllegalTransition where the state machine has no such arrow.
+    """
+    evidence = entry.evidence
+    state = advance(before, evidence)
+    if isinstance(evidence, e.Submitted):
+        return _opened(entry, evidence, state)
+    if before is None:  # pragma: no cover - advance refuses everything but Submitted
+        raise IllegalTransition("an operation begins with Submitted")
+    changes: Changes = {}
+    if (
+        before.open_call is not None
+        and isinstance(evidence, e.Answered)
+        and evidence.call_id == before.open_call.call_id
+    ):
+        changes["open_call"] = None
+    handler = _HANDLERS.get(type(evidence))
+    if handler is not None:
+        handler(before, entry, state, changes)
+    if state is not before.state:
+        _entered(before, entry, state, changes)
+    return replace(before, **changes) if changes else before
+
+
+def _opened(entry: Entry, ev: e.Submitted, state: State) -> Operation:
+    waits = state is State.AWAITING_APPROVAL
+    return Operation(
+        operation_id=entry.operation_id,
+        contract=ev.contract,
+        contract_digest=ev.contract_digest,
+        request_fingerprint=ev.fingerprint,
+        idempotency_token=ev.token,
+        trace_id=ev.trace_id,
+        requested_by=ev.requested_by,
+        created_at=entry.at,
+        state=state,
+        create_timeout=ev.create_timeout,
+        result_timeout=ev.result_timeout,
+        cancel_timeout=ev.cancel_timeout,
+        collect_timeout=ev.collect_timeout,
+        expectation=ev.expectation,
+        expected_effect=ev.expected_effect,
+        tags=dict(ev.tags or {}),
+        supersedes=ev.supersedes,
+        task=ev.task,
+        step=ev.step,
+        approvals_needed=ev.approvals_needed,
+        approval_deadline=entry.at + ev.approval_timeout if waits and ev.approval_timeout is not None else None,
+        create_deadline=None if waits else entry.at + ev.create_timeout,
+        result_deadline=None if waits else entry.at + ev.result_timeout,
+        attention=Attention(state, entry.at, ev.approval_because or "a person must approve before anything is sent")
+        if waits
+        else None,
+    )
+
+
+def _entered(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    """What holds on entering a state, whichever arrow led there."""
+    changes["state"] = state
+    changes.setdefault("backoff", 0)
+    changes.setdefault("failures", 0)
+    if state is State.CREATE_PENDING and before.create_deadline is None:
+        changes["create_deadline"] = entry.at + before.create_timeout
+        changes["result_deadline"] = entry.at + before.result_timeout
+    elif state is State.CANCEL_REQUESTED:
+        changes["cancel_deadline"] = entry.at + before.cancel_timeout
+    elif state is State.RESULT_COLLECTING:
+        changes.setdefault("collect_deadline", entry.at + before.collect_timeout)
+    if "attention" in changes:
+        return
+    if state in NEEDS_HUMAN:
+        changes["attention"] = Attention(state, entry.at, _why(entry))
+    elif before.attention is not None:
+        changes["attention"] = None
+
+
+def _why(entry: Entry) -> str:
+    ev = entry.evidence
+    if isinstance(ev, e.DeadlinePassed):
+        return f"the {ev.which} deadline passed"
+    return getattr(ev, "why", "") or entry.reason or ev.kind
+
+
+def _with_jobs(before: Operation, *jobs: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*before.jobs, *(job for job in jobs if job))))
+
+
+def _counted(before: Operation, action: Action) -> Attempts:
+    return replace(before.attempts, **{action.value: getattr(before.attempts, action.value) + 1})
+
+
+# --- one handler for each kind of evidence that changes more than the state --------------------------------------
+
+
+def _approved(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.Approved)
+    approval = Approval(ev.by, entry.at, entry.reason or "", ev.fingerprint)
+    changes["approvals"] = (*before.approvals, approval)
+
+
+def _call_sent(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.CallSent)
+    changes["open_call"] = OpenCall(ev.call_id, ev.action, entry.at, ev.strategy or "")
+    changes["attempts"] = _counted(before, ev.action)
+    if ev.may_create:
+        changes["last_sent_at"] = entry.at
+        if before.first_sent_at is None:
+            changes["first_sent_at"] = entry.at
+    if ev.action is Action.CANCEL and before.cancel is not None:
+        changes["cancel"] = replace(
+            before.cancel, sent=before.cancel.sent + 1, lost=False, reread=False, undelivered=False
+        )
+
+
+def _call_lost(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.CallLost)
+    changes["last_error"] = ev.why
+    if ev.action is Action.CANCEL and before.cancel is not None:
+        changes["cancel"] = replace(before.cancel, lost=True)
+
+
+def _not_done(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.NotDelivered | e.Throttled)
+    changes["last_error"] = ev.why
+    changes["backoff"] = before.backoff + 1
+    changes["failures"] = before.failures + 1
+    if before.failures + 1 >= PERSISTENT and before.attention is None:
+        code = "throttled" if isinstance(ev, e.Throttled) else "not_delivered"
+        changes["attention"] = Attention(code, entry.at, ev.why)
+    if ev.action is Action.CANCEL and before.cancel is not None:
+        changes["cancel"] = replace(before.cancel, undelivered=True)
+
+
+def _refused(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.Refused)
+    changes["last_error"] = ev.why
+    if state is State.CREATE_UNKNOWN:
+        changes["exhausted"] = True
+        changes["attention"] = Attention(state, entry.at, f"the resend was refused ({ev.why}); the first one is unknown")
+
+
+def _accepted(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.Accepted)
+    _bound(before, entry, ev.job_id, changes)
+    changes["remote_state"] = ev.remote_state
+    changes["remote_refs"] = {**before.remote_refs, **(ev.refs or {})}
+
+
+def _bound(before: Operation, entry: Entry, job_id: str, changes: Changes) -> None:
+    changes["remote_job_id"] = job_id
+    changes["jobs"] = _with_jobs(before, job_id)
+    changes["accepted_at"] = before.accepted_at or entry.at
+    changes["last_error"] = None
+    changes["exhausted"] = False
+    changes["attention"] = None
+
+
+def _completed_inline(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.CompletedInline)
+    changes["result"] = ev.result
+    changes["remote_state"] = ev.remote_state
+    changes["remote_means"] = Means.SUCCEEDED
+    changes["accepted_at"] = entry.at
+
+
+def _inconclusive(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.Inconclusive)
+    changes["last_error"] = ev.why
+    changes["backoff"] = before.backoff + 1
+    if ev.next_strategy:
+        changes["strategy"] = before.strategy + 1
+    if ev.absent and before.absent_since is None:
+        changes["absent_since"] = entry.at
+    if ev.exhausted:
+        changes["exhausted"] = True
+        changes["attention"] = Attention(State.CREATE_UNKNOWN, entry.at, ev.why)
+
+
+def _proven_absent(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    changes["absent_since"] = None
+    changes["strategy"] = 0
+
+
+def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.Observed)
+    changes["attempts"] = _counted(before, Action.OBSERVE)
+    contradiction = (
+        state in TERMINAL
+        and ev.means is not Means.UNKNOWN
+        and before.remote_means is not None
+        and ev.means is not before.remote_means
+    )
+    if state in TERMINAL:
+        if contradiction:
+            changes["attention"] = Attention(
+                "final_state_contradicted",
+                entry.at,
+                f"the provider now says {ev.remote_state}, after {before.remote_state}; the record stays as it is",
+            )
+        return
+    changes["observed_at"] = entry.at
+    changes["remote_state"] = ev.remote_state
+    changes["remote_means"] = ev.means
+    changes["failures"] = 0
+    changes["backoff"] = before.backoff + 1 if ev.remote_state == before.remote_state else 1
+    if before.last_error is not None or ev.error is not None:
+        changes["last_error"] = ev.error
+    if ev.progress is not None:
+        changes["progress"] = dict(ev.progress)
+    if ev.refs:
+        changes["remote_refs"] = {**before.remote_refs, **ev.refs}
+    if before.cancel is not None and before.cancel.lost and ev.means not in FINAL_MEANS:
+        changes["cancel"] = replace(before.cancel, reread=True)
+    _attend_to_word(before, entry, state, ev, changes)
+
+
+def _attend_to_word(before: Operation, entry: Entry, state: State, ev: e.Observed, changes: Changes) -> None:
+    if state in NEEDS_HUMAN:
+        return
+    if ev.means is Means.UNKNOWN:
+        if before.attention is None or before.attention.code != "unknown_state":
+            changes["attention"] = Attention(
+                "unknown_state", entry.at, f"the contract does not say what {ev.remote_state!r} means; polling goes on"
+            )
+    elif ev.means is Means.WAITING_HUMAN:
+        if before.attention is None or before.attention.code != "waiting_human":
+            changes["attention"] = Attention("waiting_human", entry.at, "the job waits for a person at the provider")
+    elif before.attention is not None:
+        changes["attention"] = None
+
+
+def _read_failed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.ReadFailed)
+    changes["attempts"] = _counted(before, ev.action)
+    if before.state in TERMINAL:
+        return
+    changes["last_error"] = ev.why
+    changes["failures"] = before.failures + 1
+    changes["backoff"] = before.backoff + 1
+    persists = ev.code == "gone" or (before.failures + 1 >= PERSISTENT and ev.code != "not_ready")
+    if persists and state not in NEEDS_HUMAN and (before.attention is None or before.attention.code == "read_failed"):
+        since = before.attention.since if before.attention is not None else entry.at
+        changes["attention"] = Attention(ev.code, since, ev.why)
+
+
+def _cancel_requested(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.CancelRequested)
+    if before.cancel is None or before.cancel.request_id != ev.request_id:
+        changes["cancel"] = CancelIntent(ev.request_id, ev.by, entry.at, entry.reason or "", ev.effect)
+        changes["expected_effect"] = ev.effect or before.expected_effect
+
+
+def _result_seen(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.ResultAccepted | e.ResultAllItemsFailed | e.ResultInvalid | e.ResultMissing)
+    if before.open_call is None and ev.call_id is not None:
+        changes["attempts"] = _counted(before, Action.COLLECT)
+    if not isinstance(ev, e.ResultMissing) and ev.result is not None:
+        changes["result"] = ev.result
+    changes["last_error"] = None if isinstance(ev, e.ResultAccepted) else ev.why
+
+
+def _partial(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.PartialAttached)
+    changes["result"] = ev.result
+
+
+def _deadline_passed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    if state is State.CREATE_UNKNOWN:
+        changes["exhausted"] = True
+        changes["attention"] = Attention(
+            state, entry.at, "the create deadline passed and nobody knows whether the job was created"
+        )
+
+
+def _decided(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.Decided)
+    longer = entry.at + (ev.extend_by if ev.extend_by is not None else before.result_timeout)
+    if ev.choice in (Choice.BIND, Choice.KEEP) and ev.job_id:
+        _bound(before, entry, ev.job_id, changes)
+        changes["result_deadline"] = max(before.result_deadline or longer, longer)
+    elif ev.choice is Choice.CANCEL:
+        changes["cancel"] = CancelIntent(ev.request_id or "", ev.by, entry.at, entry.reason or "")
+        if ev.job_id:
+            changes["remote_job_id"] = ev.job_id
+            changes["accepted_at"] = before.accepted_at or entry.at
+    elif ev.choice is Choice.RESEND:
+        changes["create_deadline"] = entry.at + before.create_timeout
+        changes["result_deadline"] = max(before.result_deadline or longer, entry.at + before.result_timeout)
+        changes["duplicate_accepted"] = True
+        changes["exhausted"] = False
+    elif ev.choice is Choice.WATCH and ev.extend_by is not None:
+        changes["cancel_deadline"] = entry.at + ev.extend_by
+    elif ev.choice in (Choice.EXTEND, Choice.RESUME):
+        changes["result_deadline"] = longer
+    elif ev.choice is Choice.COLLECT:
+        changes["collect_deadline"] = entry.at + (ev.extend_by or before.collect_timeout)
+
+
+def _violated(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    ev = entry.evidence
+    assert isinstance(ev, e.Violation)
+    changes["jobs"] = _with_jobs(before, *ev.jobs)
+    changes["last_error"] = ev.why
+    changes["attention"] = Attention(State.CONTRACT_VIOLATION, entry.at, ev.why)
+
+
+_HANDLERS: Final[Mapping[type[e.Evidence], Callable[[Operation, Entry, State, Changes], None]]] = {
+    e.Approved: _approved,
+    e.CallSent: _call_sent,
+    e.CallLost: _call_lost,
+    e.NotDelivered: _not_done,
+    e.Throttled: _not_done,
+    e.Refused: _refused,
+    e.Accepted: _accepted,
+    e.CompletedInline: _completed_inline,
+    e.Inconclusive: _inconclusive,
+    e.ProvenAbsent: _proven_absent,
+    e.Observed: _observed,
+    e.ReadFailed: _read_failed,
+    e.CancelRequested: _cancel_requested,
+    e.ResultAccepted: _result_seen,
+    e.ResultAllItemsFailed: _result_seen,
+    e.ResultMissing: _result_seen,
+    e.ResultInvalid: _result_seen,
+    e.PartialAttached: _partial,
+    e.DeadlinePassed: _deadline_passed,
+    e.Decided: _decided,
+    **dict.fromkeys(e.VIOLATIONS, _violated),
+}
