@@ -1,0 +1,52 @@
+# Everything a person does with this tree. On a fresh machine `make demo` and `make test` need only Python >= 3.11 and make.
+
+PYTHON  ?= python3
+WORKERS ?= 2
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo console test check format bench screenshots wheel clean
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## real operations against a provider that misbehaves, on this machine only
+	@$(BIN)/opledger demo
+
+console: $(READY)  ## the terminal console over your own ledger
+	@$(BIN)/opledger console
+
+test: $(READY)  ## the whole test suite (TESTS=path, ARGS='-k word', WORKERS=2)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) $(TESTS)
+
+check: $(READY)  ## format, lint, types, import rules, architecture: all of CI except the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/architecture
+
+format: $(READY)  ## rewrite the code in the one format, mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## speed, as ratios measured side by side in one run
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+screenshots:  ## pictures of the console (nothing to draw yet)
+	@echo "There are no pictures yet: the console has no screens to draw. They will be made from the demo's seeded data."
+
+wheel: $(READY)  ## build the wheel into dist/
+	@$(BIN)/python -m hatchling build -t wheel
+
+clean:  ## remove what these targets made
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .demo
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "opledger needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing opledger and its tools into $(VENV) (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
