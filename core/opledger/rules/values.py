@@ -14,10 +14,13 @@ from urllib.parse import quote
 
 import cel
 
+from opledger.rules import cel_names
+
 MISSING: Final = object()
 """What a pick returns when the place it names does not exist. Distinct from a JSON null."""
 
 _TEMPLATE_NAME: Final = re.compile(r"\{([a-z_]+(?:\.[A-Za-z0-9_-]+)*)\}")
+_MAX_INDEX_DIGITS: Final = 9  #: no answer has more items than that; longer numbers are not converted at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Pick:
                 raise ValueError(f"{name!r} is not a header name")
             try:
                 return cls(text, header=name.lower(), pattern=re.compile(pattern) if bar else None)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
         if text and not text.startswith("/"):
             raise ValueError(f"{text!r} is neither a JSON Pointer (it would start with '/') nor 'header:NAME'")
@@ -74,7 +77,9 @@ def follow(document: Any, tokens: tuple[str, ...]) -> Any:
                 return MISSING
             document = document[token]
         elif isinstance(document, list):
-            if not re.fullmatch(r"0|[1-9][0-9]*", token) or int(token) >= len(document):
+            if not re.fullmatch(r"0|[1-9][0-9]*", token, re.ASCII) or len(token) > _MAX_INDEX_DIGITS:
+                return MISSING
+            if int(token) >= len(document):
                 return MISSING
             document = document[int(token)]
         else:
@@ -118,6 +123,9 @@ class Template:
         return _TEMPLATE_NAME.sub(put, self.text)
 
 
+_MAX_CONDITION: Final = 4_000
+
+
 class ConditionError(Exception):
     """A condition that could not be evaluated on this answer (a key is missing, types do not fit)."""
 
@@ -131,23 +139,38 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, names: frozenset[str]) -> Condition:
-        """Compile. Raises ValueError for a syntax error or a name that is not in `names`."""
+        """Compile. Raises ValueError for a syntax error, a name that is not in `names`, or an unknown function."""
+        if len(text) > _MAX_CONDITION:
+            raise ValueError(f"the condition is longer than {_MAX_CONDITION} characters")
         try:
             program = cel.compile(text)
         except ValueError as error:
-            raise ValueError(f"the condition does not compile: {str(error).splitlines()[0]}") from error
-        unknown = sorted(set(program.variables()) - names)
+            raise ValueError(f"the condition does not compile: {_without_echo(str(error))}") from error
+        unknown = sorted((set(program.variables()) - names - cel_names.TYPES) & cel_names.free_names(text))
         if unknown:
             known = ", ".join(sorted(names))
             raise ValueError(f"the condition uses {unknown[0]!r}; only {known} can be used here")
+        functions = cel_names.unknown_functions(program.functions())
+        if functions:
+            raise ValueError(f"the condition calls {functions[0]}(), and there is no such function")
         return cls(text, program)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Evaluate. Raises ConditionError where the answer lacks a key or has another type."""
         try:
             outcome = self.program.execute(dict(values))
-        except (KeyError, TypeError, ValueError, RuntimeError, OverflowError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
             raise ConditionError(f"{self.text!r} could not be evaluated: {error}") from error
         if not isinstance(outcome, bool):
             raise ConditionError(f"{self.text!r} gave {type(outcome).__name__}, not true or false")
         return outcome
+
+
+def _without_echo(message: str) -> str:
+    """Keep what the CEL parser says and where, without its copy of the expression."""
+    found = re.search(r"ERROR: <input>:([0-9]+):([0-9]+): (.*)", message)
+    if found is None:
+        return message.splitlines()[0]
+    line, column, what = found.groups()
+    where = f"column {column}" if line == "1" else f"line {line} of it, column {column}"
+    return f"{what} at {where}"
