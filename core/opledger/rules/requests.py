@@ -1,0 +1,376 @@
+"""From an action to the plain request that carries it out.
+
+The create request is made once, at submit (`prepare`), stored, and sent as stored. The others are made anew each time
+from the record and the contract. Credentials are never in here; the HTTP edge adds them last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
+
+from opledger.errors import ConfigWrong, Refused, UsageError
+from opledger.rules import fingerprint, jsontext
+from opledger.rules.calls import Answer, Request, origin_of
+from opledger.rules.contract import Contract, Strategy
+from opledger.rules.model import Operation, StoredRequest
+from opledger.rules.values import MISSING, Template, follow
+
+JSON: Final = "application/json"
+FORM: Final = "application/x-www-form-urlencoded"
+RAW: Final = "application/octet-stream"
+
+UNFILLED: Final = {"operation_id": "{operation_id}", "token": "{token}", "trace_id": "{trace_id}"}
+"""What stands for the operation's own names while a fingerprint is made: the same wish must have the same one."""
+
+
+def prepare(
+    contract: Contract, *, operation_id: str, token: str | None, trace_id: str, asked: Any | None
+) -> StoredRequest:
+    """Make the create request exactly as it will be sent, less credentials.
+
+    `asked` is the caller's body: a JSON value for json, an object of texts for form, text for raw, None for none.
+    Raises UsageError where the body does not fit the contract's body kind, Refused where it already carries a field
+    that the contract fills in.
+    """
+    create = contract.create
+    names = {"operation_id": operation_id, "token": token or "", "trace_id": trace_id, **_vars(contract)}
+    body, content_type = _body(contract, asked, names, token)
+    headers = [(name, template.fill(names)) for name, template in {**contract.headers, **create.headers}.items()]
+    if content_type is not None:
+        headers.append(("Content-Type", content_type))
+    if create.idempotency.mechanism == "header" and token is not None:
+        headers.append((create.idempotency.name or "Idempotency-Key", token))
+    if contract.trace_header is not None:
+        headers.append(_trace(contract.trace_header, trace_id))
+    query = {name: template.fill(names) for name, template in create.query.items()}
+    if create.idempotency.mechanism == "query" and token is not None:
+        query[create.idempotency.name or "request_id"] = token
+    url = _url(contract, create.path, names, query)
+    return StoredRequest(
+        method=create.method,
+        url=url,
+        headers=tuple(headers),
+        body=body,
+        content_type=content_type,
+        asked=b"" if asked is None else fingerprint.canonical(asked),
+        fingerprint_url=_url(
+            contract,
+            create.path,
+            {**names, **UNFILLED},
+            {name: template.fill({**names, **UNFILLED}) for name, template in create.query.items()},
+        ),
+    )
+
+
+def fingerprint_of(contract: Contract, stored: StoredRequest) -> str:
+    """Return the fingerprint of a stored request (checked again before every send)."""
+    return fingerprint.fingerprint(contract.name, stored.method, stored.fingerprint_url, stored.asked or None)
+
+
+def wish(contract: Contract, asked: Any | None) -> str:
+    """Return the fingerprint of a wish before there is an operation for it."""
+    names = {**UNFILLED, **_vars(contract)}
+    query = {name: template.fill(names) for name, template in contract.create.query.items()}
+    return fingerprint.fingerprint(
+        contract.name,
+        contract.create.method,
+        _url(contract, contract.create.path, names, query),
+        None if asked is None else fingerprint.canonical(asked),
+    )
+
+
+def sent_digest(stored: StoredRequest) -> str:
+    """Return the SHA-256 (hex) over exactly what is sent: method, URL, headers and body."""
+    digest = hashlib.sha256(f"{stored.method} {stored.url}\n".encode())
+    for name, value in stored.headers:
+        digest.update(f"{name}: {value}\n".encode())
+    digest.update(b"\n" + stored.body)
+    return digest.hexdigest()
+
+
+def create(op: Operation, contract: Contract, stored: StoredRequest, *, resend: bool = False) -> Request:
+    """Return the create request as stored; on a resend with what the contract adds then.
+
+    Raises ConfigWrong where the stored request no longer has the fingerprint that was recorded: nothing is sent.
+    """
+    if fingerprint_of(contract, stored) != op.request_fingerprint:
+        raise ConfigWrong(
+            f"the stored request of {op.operation_id} does not have the fingerprint {op.request_fingerprint}; "
+            "it was changed outside opledger and is not sent"
+        )
+    url, body = stored.url, stored.body
+    adds = contract.create.idempotency.resend_adds
+    if resend and adds:
+        query = {name: value for name, value in adds.items() if not name.startswith("/")}
+        fields = {name: value for name, value in adds.items() if name.startswith("/")}
+        url = _with_query(url, query)
+        if fields:
+            document = jsontext.loads(body)
+            for pointer, value in fields.items():
+                document = _put(document, pointer, value)
+            body = jsontext.dumps(document)
+    return Request(
+        method=stored.method,
+        url=url,
+        headers=stored.headers,
+        body=body if contract.create.body != "none" else None,
+        auth=contract.auth,
+        origin=origin_of(contract.base_url),
+        secrets=contract.secrets,
+        timeout=contract.create.timeout,
+        effectful=True,
+    )
+
+
+def observe(op: Operation, contract: Contract) -> Request:
+    """Return the status read. Raises ConfigWrong where the record has no address that may be read."""
+    status = contract.status
+    url = op.remote_refs.get("status_url") if contract.create.status_url is not None else None
+    if url is None:
+        if status.path is None:
+            raise ConfigWrong(f"{op.operation_id} has no status URL on the contract's own origin, and no status path")
+        url = _filled(contract, status.path, op, status.query)
+    return _read(op, contract, url, status.method, status.timeout)
+
+
+def look_up(op: Operation, contract: Contract, strategy: Strategy, page: str | None = None) -> Request:
+    """Return a reconciliation look-up; `page` is a further page's URL, already checked."""
+    if page is None:
+        if strategy.path is None:
+            raise ConfigWrong(f"the {strategy.strategy} strategy of {contract.name} has no path")
+        page = _filled(contract, strategy.path, op, strategy.query)
+    return _read(op, contract, page, strategy.method, strategy.timeout)
+
+
+def cancel(op: Operation, contract: Contract) -> Request:
+    """Return the cancel call. Raises Refused where the provider has none."""
+    how = contract.cancel
+    if how is None:
+        raise Refused(f"{contract.name} has no cancel; nothing can be sent for {op.operation_id}")
+    headers = _headers(op, contract)
+    if how.body is not None:
+        headers = (*headers, ("Content-Type", JSON))
+    return Request(
+        method=how.method,
+        url=_filled(contract, how.path, op, how.query),
+        headers=headers,
+        body=how.body,
+        auth=contract.auth,
+        origin=origin_of(contract.base_url),
+        secrets=contract.secrets,
+        timeout=how.timeout,
+        effectful=True,
+    )
+
+
+def collect(op: Operation, contract: Contract, status_document: Any, answer_url: str) -> Request:
+    """Return the result read. `status_document` is the status answer that named it, fetched just now.
+
+    Raises Refused (with the reason for the record) where the answer names no result, or one on a host that the
+    contract does not list.
+    """
+    result = contract.result
+    if result is None:
+        raise Refused(f"{contract.name} has no result to fetch")
+    if result.path is not None:
+        url = _filled(contract, result.path, op, {})
+    else:
+        value = result.url.of(status_document, {}) if result.url is not None else MISSING
+        if not isinstance(value, str) or not value:
+            raise Refused("the status answer names no result URL")
+        url = result_url(contract, value, answer_url)
+    own = origin_of(url) == origin_of(contract.base_url)
+    request = _read(op, contract, url, "GET", result.timeout)
+    if own and result.auth == "same_origin":
+        return request
+    return Request(method="GET", url=url, timeout=result.timeout, max_bytes=result.max_size)
+
+
+def result_url(contract: Contract, value: str, answer_url: str) -> str:
+    """Resolve a result URL against the answer that named it and check that it may be read.
+
+    Own origin, or one of the contract's `result_hosts`; never a step down from https to http. Raises Refused.
+    """
+    url = urljoin(answer_url or contract.base_url, value)
+    try:
+        origin = origin_of(url)
+    except ValueError as error:
+        raise Refused(f"the result URL cannot be used: {error}") from error
+    if origin == origin_of(contract.base_url):
+        return url
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    netloc = f"{host}:{parts.port}" if parts.port else host
+    listed = {entry.lower() for entry in contract.result_hosts}
+    if host not in listed and netloc not in listed:
+        raise Refused(f"the result is on {netloc}, which the contract does not list under result_hosts; it was not read")
+    if urlsplit(contract.base_url).scheme == "https" and parts.scheme != "https":
+        raise Refused(f"the result URL steps down from https to http ({netloc}); it was not read")
+    return url
+
+
+def own_url(contract: Contract, value: str, answer_url: str) -> str | None:
+    """Resolve a URL from an answer; return it only if it stays on the contract's own origin."""
+    try:
+        url = urljoin(answer_url or contract.base_url, value)
+        return url if origin_of(url) == origin_of(contract.base_url) else None
+    except ValueError:
+        return None
+
+
+def next_page(contract: Contract, strategy: Strategy, answer: Answer, document: Any, current: str) -> str | None:
+    """Return the next page's URL, or None after the last. A page on a foreign origin raises Refused."""
+    if strategy.next_page is None:
+        return None
+    value = strategy.next_page.of(document, answer.headers)
+    if value is MISSING or value in (None, "", False):
+        return None
+    if strategy.page_param is not None:
+        return _with_query(current, {strategy.page_param: str(value)})
+    url = own_url(contract, str(value), current)
+    if url is None:
+        raise Refused("the list's next page is on another origin; it was not read")
+    return url
+
+
+# --- pieces ------------------------------------------------------------------------------------------------------
+
+
+def _vars(contract: Contract) -> dict[str, str]:
+    names = {f"var.{name}": value for name, value in contract.var.items()}
+    # Secrets stay as written: the HTTP edge puts them in, so that they are never stored, shown or hashed.
+    names.update({f"secret.{name}": f"{{secret.{name}}}" for name in contract.secrets})
+    return names
+
+
+def names_of(op: Operation, contract: Contract) -> dict[str, str]:
+    """Return what the contract's templates may be filled with for this operation."""
+    return {
+        "operation_id": op.operation_id,
+        "token": op.idempotency_token or "",
+        "trace_id": op.trace_id,
+        "job_id": op.remote_job_id or "",
+        **_vars(contract),
+    }
+
+
+def _trace(header: str, trace_id: str) -> tuple[str, str]:
+    """W3C Trace Context: ``traceparent`` carries version, trace id, parent id and flags; others the bare id."""
+    if header.lower() == "traceparent":
+        return header, f"00-{trace_id}-{trace_id[:16]}-01"
+    return header, trace_id
+
+
+def _headers(op: Operation, contract: Contract) -> tuple[tuple[str, str], ...]:
+    if not contract.headers and contract.trace_header is None:
+        return ()
+    names = names_of(op, contract)
+    headers = [(name, template.fill(names)) for name, template in contract.headers.items()]
+    if contract.trace_header is not None:
+        headers.append(_trace(contract.trace_header, op.trace_id))
+    return tuple(headers)
+
+
+def _read(op: Operation, contract: Contract, url: str, method: str, timeout: Any) -> Request:
+    return Request(
+        method=method,
+        url=url,
+        headers=_headers(op, contract),
+        auth=contract.auth,
+        origin=origin_of(contract.base_url),
+        secrets=contract.secrets,
+        timeout=timeout,
+    )
+
+
+def _filled(contract: Contract, path: Template, op: Operation, query: Mapping[str, Template]) -> str:
+    names = names_of(op, contract)
+    return _url(contract, path, names, {name: template.fill(names) for name, template in query.items()})
+
+
+def _url(contract: Contract, path: Template, names: Mapping[str, str], query: Mapping[str, str]) -> str:
+    try:
+        filled = path.fill(names, encode=True)
+    except ValueError as error:
+        raise Refused(f"the path {path.text!r} cannot be filled in: {error}") from error
+    return _with_query(contract.base_url.rstrip("/") + filled, query)
+
+
+def _with_query(url: str, query: Mapping[str, str]) -> str:
+    if not query:
+        return url
+    parts = urlsplit(url)
+    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
+    return urlunsplit(parts._replace(query=urlencode([*kept, *query.items()], quote_via=quote)))
+
+
+def _body(
+    contract: Contract, asked: Any | None, names: Mapping[str, str], token: str | None
+) -> tuple[bytes, str | None]:
+    create = contract.create
+    if create.body == "none":
+        if asked is not None:
+            raise UsageError(f"{contract.name} takes no body; leave it out")
+        return b"", None
+    if create.body == "raw":
+        if not isinstance(asked, str):
+            raise UsageError(f"{contract.name} takes raw text as body; give a JSON string")
+        return asked.encode(), RAW
+    document: Any = {} if asked is None else asked
+    fills = {pointer: template.fill(names) for pointer, template in create.fields.items()}
+    if token is not None:
+        fills.update(_token_field(contract, token))
+    for pointer, value in fills.items():
+        document = _put(document, pointer, value)
+    if create.body == "form":
+        if not isinstance(document, Mapping):
+            raise UsageError(f"{contract.name} takes a form; give a JSON object of names and values")
+        return urlencode(_form(document), quote_via=quote).encode(), FORM
+    return jsontext.dumps(document), JSON
+
+
+def _token_field(contract: Contract, token: str) -> dict[str, str]:
+    idempotency = contract.create.idempotency
+    if idempotency.mechanism not in ("body", "client_id", "unique_name"):
+        return {}
+    # A client id may also stand in `fields` or the path as {operation_id} or {token}; then no pointer is named.
+    return {idempotency.name: token} if idempotency.name is not None else {}
+
+
+def _put(document: Any, pointer: str, value: str) -> Any:
+    """Return the document with `value` at `pointer`; parents that are missing are made. Never overwrites."""
+    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    if not tokens:
+        raise Refused("a contract field cannot replace the whole body")
+    if not isinstance(document, Mapping):
+        raise UsageError(f"the contract puts a field at {pointer}, so the body must be a JSON object")
+    if follow(document, tuple(tokens)) not in (MISSING, value):
+        raise Refused(f"the body already has {pointer}; the contract fills that field in, so leave it out")
+    copy: dict[str, Any] = dict(document)
+    if len(tokens) == 1:
+        copy[tokens[0]] = value
+    else:
+        rest = "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens[1:])
+        copy[tokens[0]] = _put(copy.get(tokens[0], {}), rest, value)
+    return copy
+
+
+def _form(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Flatten an object to form fields in the common bracket notation: ``a[b]=1``, ``a[0]=x``."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in document.items():
+        key = f"{prefix}[{name}]" if prefix else str(name)
+        if isinstance(value, Mapping):
+            pairs += _form(value, key)
+        elif isinstance(value, list):
+            pairs += _form({str(index): item for index, item in enumerate(value)}, key)
+        elif value is True or value is False:
+            pairs.append((key, "true" if value else "false"))
+        elif value is None:
+            pairs.append((key, ""))
+        else:
+            pairs.append((key, str(value)))
+    return pairs
