@@ -1,0 +1,210 @@
+"""The tables, as SQLModel classes. Rows never leave this package: people and rules get `Operation` and friends.
+
+Times are whole microseconds since 1970-01-01T00:00Z, which both databases hold exactly. Text that is compared or
+ordered is ordered by code point on both. Hot paths use the Core tables (`EVENT`, `OPERATION` …), never an ORM session.
+
+Two things that the columns do not say:
+
+- `event` is a plain rowid table on SQLite although its key is (operation_id, seq). Measured with nine events an
+  operation: clustering by key (WITHOUT ROWID) costs twice the time and a tenth more space, because every poll then
+  dirties a page of its own instead of sharing the last one.
+- `operation_due` holds only unleased rows and `operation_leased` only leased ones, so that a claim reads the rows it
+  takes and nothing that waits.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Index, LargeBinary, MetaData, SmallInteger, Table, Text, text
+from sqlalchemy.orm import registry
+from sqlmodel import Field, SQLModel
+
+NAMING = {
+    "ix": "%(table_name)s_%(column_0_N_name)s",
+    "uq": "%(table_name)s_%(column_0_N_name)s_unique",
+    "ck": "%(table_name)s_%(constraint_name)s_check",
+    "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+    "pk": "%(table_name)s_key",
+}
+"""A name for every constraint, so that migrations can find it again on both databases."""
+
+ByteOrdered = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text in code point order: what SQLite does anyway, and what Python's own sort does."""
+
+
+DUE = "lease_owner IS NULL AND next_action_at IS NOT NULL"
+"""The rows that a worker may take some time without anybody giving up a lease."""
+
+
+class Base(SQLModel, registry=registry(metadata=MetaData(naming_convention=NAMING))):
+    """Our own metadata, so that a program that uses SQLModel itself does not mix its tables with ours."""
+
+
+def _index(name: str, *columns: str, where: str | None = None, unique: bool = False) -> Index:
+    """An index over `columns`, on both databases only of the rows for which `where` holds."""
+    condition = None if where is None else text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+class EventRow(Base, table=True):
+    """One thing that happened. Rows are only ever added; guards in the database refuse everything else."""
+
+    __tablename__ = "event"
+
+    operation_id: str = Field(sa_type=ByteOrdered, primary_key=True)
+    seq: int = Field(sa_type=BigInteger, primary_key=True)
+    at: int = Field(sa_type=BigInteger)
+    actor: str = Field(sa_type=Text)
+    kind: str = Field(sa_type=Text)
+    from_state: str | None = Field(sa_type=Text)
+    to_state: str | None = Field(sa_type=Text)
+    cause: str = Field(sa_type=Text)
+    reason: str | None = Field(sa_type=Text)
+    remote_job_id: str | None = Field(sa_type=Text)
+    body: bytes = Field(sa_type=LargeBinary)
+    prev_hash: bytes = Field(sa_type=LargeBinary)
+    hash: bytes = Field(sa_type=LargeBinary)
+    format: int = Field(sa_type=SmallInteger)
+
+
+class OperationRow(Base, table=True):
+    """The projection of one operation's events; `facts` holds, as compact JSON, what nobody searches by."""
+
+    __tablename__ = "operation"
+    __table_args__ = (
+        _index("operation_due", "contract", "next_action_at", where=DUE),
+        _index("operation_leased", "lease_expires_at", where="lease_owner IS NOT NULL"),
+        _index("operation_deadline", "contract", "deadline_at", where="deadline_at IS NOT NULL"),
+        _index("operation_job", "remote_job_id", "contract", where="remote_job_id IS NOT NULL", unique=True),
+        _index("operation_token", "idempotency_token", "contract", where="idempotency_token IS NOT NULL", unique=True),
+        _index("operation_step", "task", "step", where="task IS NOT NULL AND step IS NOT NULL", unique=True),
+        _index("operation_attention", "attention_code", "created_at", where="attention_code IS NOT NULL"),
+        _index("operation_state", "state", "created_at"),
+        _index("operation_created", "created_at"),
+        _index("operation_short", "short_id"),
+        _index("operation_trace", "trace_id"),
+    )
+
+    operation_id: str = Field(sa_type=ByteOrdered, primary_key=True)
+    short_id: str = Field(sa_type=ByteOrdered)  #: the last eight characters, which is what people see and type
+    contract: str = Field(sa_type=ByteOrdered)
+    contract_digest: str = Field(sa_type=Text, foreign_key="contract.digest")
+    request_fingerprint: str = Field(sa_type=Text)
+    idempotency_token: str | None = Field(sa_type=ByteOrdered)
+    trace_id: str = Field(sa_type=ByteOrdered)
+    requested_by: str = Field(sa_type=ByteOrdered)
+    task: str | None = Field(sa_type=ByteOrdered)
+    step: str | None = Field(sa_type=ByteOrdered)
+    supersedes: str | None = Field(sa_type=Text)
+    tags: str | None = Field(sa_type=Text)
+    created_at: int = Field(sa_type=BigInteger)
+
+    state: str = Field(sa_type=ByteOrdered)
+    remote_job_id: str | None = Field(sa_type=ByteOrdered)
+    remote_state: str | None = Field(sa_type=Text)
+    remote_means: str | None = Field(sa_type=Text)
+    last_error: str | None = Field(sa_type=Text)
+    attention_code: str | None = Field(sa_type=ByteOrdered)
+    attention_since: int | None = Field(sa_type=BigInteger)
+
+    first_sent_at: int | None = Field(sa_type=BigInteger)
+    last_sent_at: int | None = Field(sa_type=BigInteger)
+    accepted_at: int | None = Field(sa_type=BigInteger)
+    observed_at: int | None = Field(sa_type=BigInteger)
+
+    create_timeout: int = Field(sa_type=BigInteger)
+    result_timeout: int = Field(sa_type=BigInteger)
+    cancel_timeout: int = Field(sa_type=BigInteger)
+    collect_timeout: int = Field(sa_type=BigInteger)
+    create_deadline: int | None = Field(sa_type=BigInteger)
+    result_deadline: int | None = Field(sa_type=BigInteger)
+    cancel_deadline: int | None = Field(sa_type=BigInteger)
+    collect_deadline: int | None = Field(sa_type=BigInteger)
+    approval_deadline: int | None = Field(sa_type=BigInteger)
+    deadline_at: int | None = Field(sa_type=BigInteger)  #: the one of them that counts in the present state
+
+    next_action_at: int | None = Field(sa_type=BigInteger)
+    next_action: str | None = Field(sa_type=Text)
+    next_because: str | None = Field(sa_type=Text)
+
+    facts: str = Field(sa_type=Text)
+
+    lease_owner: str | None = Field(sa_type=ByteOrdered)
+    lease_expires_at: int | None = Field(sa_type=BigInteger)
+    lease_epoch: int = Field(sa_type=BigInteger)
+
+    version: int = Field(sa_type=BigInteger)
+    head_seq: int = Field(sa_type=BigInteger)
+    head_hash: bytes = Field(sa_type=LargeBinary)
+
+
+class RequestRow(Base, table=True):
+    """The create request, written once at submit and resent as stored; apart, so that polls do not rewrite it."""
+
+    __tablename__ = "request"
+
+    operation_id: str = Field(sa_type=ByteOrdered, primary_key=True, foreign_key="operation.operation_id")
+    method: str = Field(sa_type=Text)
+    url: str = Field(sa_type=Text)
+    headers: str = Field(sa_type=Text)
+    content_type: str | None = Field(sa_type=Text)
+    body: bytes = Field(sa_type=LargeBinary)
+    asked: bytes | None = Field(sa_type=LargeBinary)  #: NULL: the same as `body`
+    fingerprint_url: str | None = Field(sa_type=Text)  #: NULL: the same as `url`
+
+
+class AnswerRow(Base, table=True):
+    """A provider's answer, stored once however often it came."""
+
+    __tablename__ = "answer"
+
+    sha256: bytes = Field(sa_type=LargeBinary, primary_key=True)
+    content_type: str | None = Field(sa_type=Text)
+    size: int = Field(sa_type=BigInteger)
+    truncated: int = Field(sa_type=SmallInteger)
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class ContractRow(Base, table=True):
+    """The text of every contract version that an operation was ever submitted under."""
+
+    __tablename__ = "contract"
+
+    digest: str = Field(sa_type=Text, primary_key=True)
+    name: str = Field(sa_type=ByteOrdered)
+    source: str = Field(sa_type=Text)
+    environment: str = Field(sa_type=Text)
+
+
+class WorkerRow(Base, table=True):
+    """A worker and its last sign of life."""
+
+    __tablename__ = "worker"
+
+    name: str = Field(sa_type=ByteOrdered, primary_key=True)
+    host: str = Field(sa_type=Text)
+    pid: int = Field(sa_type=BigInteger)
+    started_at: int = Field(sa_type=BigInteger)
+    heartbeat_at: int = Field(sa_type=BigInteger)
+    lateness: int = Field(sa_type=BigInteger)  #: microseconds between due and sent, as the worker measured it
+
+
+class ProviderRow(Base, table=True):
+    """Whether calls to a provider are stopped, by whom and why. No row: never paused."""
+
+    __tablename__ = "provider"
+
+    contract: str = Field(sa_type=ByteOrdered, primary_key=True)
+    state: str = Field(sa_type=Text)  #: open or paused
+    by: str = Field(sa_type=Text)
+    reason: str = Field(sa_type=Text)
+    since: int = Field(sa_type=BigInteger)
+
+
+METADATA: MetaData = Base.metadata
+EVENT: Table = METADATA.tables["event"]
+OPERATION: Table = METADATA.tables["operation"]
+REQUEST: Table = METADATA.tables["request"]
+ANSWER: Table = METADATA.tables["answer"]
+CONTRACT: Table = METADATA.tables["contract"]
+WORKER: Table = METADATA.tables["worker"]
+PROVIDER: Table = METADATA.tables["provider"]
