@@ -60,7 +60,7 @@ def test_an_endless_number_is_refused_before_it_is_read() -> None:
 
 def test_the_longest_duration_fits_the_calendar() -> None:
     """The bound is there so that now plus any duration is a time."""
-    assert datetime(2026, 11, 29, tzinfo=UTC) + LONGEST
+    assert (datetime(2026, 11, 29, tzinfo=UTC) + LONGEST).year == 2126
 
 
 @pytest.mark.parametrize(
