@@ -1,0 +1,117 @@
+"""Serving the simulator: one process, one event loop, two ports (the provider, and a stranger to redirect to)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import uvicorn
+
+from opledger.errors import ConfigWrong
+from opledger.sim.app import Settings, Sim
+from opledger.sim.protocol import Lines, protocol_class
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A simulator that accepts connections. `stop` may be called from any thread."""
+
+    base_url: str
+    elsewhere: str
+    stop: Callable[[], None]
+    sim: Sim
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says when it is ready, without its signal handling: it would end this process by the signal."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._tell()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        why = error.strerror or error
+        raise ConfigWrong(f"port {port} on {HOST} cannot be used ({why}); choose another one, or 0 for any") from error
+    return listener
+
+
+async def serve(
+    settings: Settings | None = None,
+    *,
+    port: int = 0,
+    ready: Callable[[Running], None] | None = None,
+    until: Callable[[], object] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT (in the main thread), `Running.stop`, or the end of `until`.
+
+    `port` 0 takes any free one; the other origin always does. `ready` is called once connections are accepted;
+    `until` is run in a thread of its own and ends the server when it returns. Raises ConfigWrong if the port
+    cannot be used.
+    """
+    loop = asyncio.get_running_loop()
+    listeners = [_listen(port), _listen(0)]
+    lines = Lines()
+    ports = (listeners[0].getsockname()[1], listeners[1].getsockname()[1])
+    sim = Sim(settings or Settings(), lines, ports)
+    config = uvicorn.Config(
+        sim,
+        http=protocol_class(lines),
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=1,
+    )
+
+    def started() -> None:
+        if ready is not None:
+            ready(Running(sim.base_url, sim.elsewhere, stop, sim))
+
+    server = _Server(config, started)
+
+    def end() -> None:
+        sim.post.closing.set()
+        sim.holds.release()
+        server.should_exit = True
+
+    def stop() -> None:
+        # The loop is closed already if the server ended by itself.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(end)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+    if until is not None:
+        threading.Thread(target=_then, args=(until, stop), name="sim-until", daemon=True).start()
+    await server.serve(sockets=listeners)
+
+
+def _then(first: Callable[[], object], second: Callable[[], None]) -> None:
+    first()
+    second()
