@@ -294,6 +294,8 @@ def _when(
         State.CANCELLING,
     ):
         return _poll_time(op, contract, evidence, now, jitter)
+    if op.state is State.CANCEL_REQUESTED and not isinstance(evidence, e.Throttled | e.NotDelivered):
+        return now, "the cancel is to be sent"
     if isinstance(evidence, e.Throttled | e.NotDelivered | e.ReadFailed):
         asked = getattr(evidence, "retry_at", None)
         if asked is not None:

@@ -1,0 +1,504 @@
+"""What an answer means: from a plain answer (or the lack of one) to evidence.
+
+An answer that was lost is never read as yes and never as no. An answer to a create is read in the order of DESIGN §6:
+in flight, mismatch, duplicate, throttled, credentials, refused, success; whatever is left is *lost*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from opledger.rules import evidence as e
+from opledger.rules import jsontext, schedule
+from opledger.rules.calls import Answer, Failure, Fate
+from opledger.rules.contract import Contract
+from opledger.rules.model import FINAL_MEANS, SUCCESS_MEANS, Action, Means, Operation, State, StoredResult, to_rfc3339
+from opledger.rules.requests import own_url
+from opledger.rules.values import MISSING, Condition, ConditionError, Pick
+
+CREDENTIALS: Final = (401, 403)
+WORD_LIMIT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Evidence, and whether the answer says that our credentials are refused (which pauses the provider)."""
+
+    evidence: e.Evidence
+    credentials: bool = False
+
+
+@dataclass(slots=True)
+class Page:
+    """An answer taken apart once: JSON where it is JSON, and the notes that reading it made."""
+
+    answer: Answer
+    contract: Contract
+    op: Operation
+    document: Any = None
+    is_json: bool = False
+    why_not_json: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def holds(self, condition: Condition | None, **more: Any) -> bool:
+        """Evaluate a condition; one that cannot be evaluated on this answer does not hold, and that is noted."""
+        if condition is None:
+            return False
+        values = {
+            "status": self.answer.status,
+            "headers": dict(self.answer.headers),
+            "body": self.document,
+            "operation": context(self.op),
+            **more,
+        }
+        try:
+            return condition.holds(values)
+        except ConditionError as error:
+            self.notes.append(str(error)[:WORD_LIMIT])
+            return False
+
+    def pick(self, pick: Pick | None) -> Any:
+        """Take a value out of the answer, or MISSING."""
+        return MISSING if pick is None else pick.of(self.document, self.answer.headers)
+
+    @property
+    def ok(self) -> bool:
+        """True for a 2xx status."""
+        return 200 <= self.answer.status < 300
+
+    def facts(self, call_id: str, answer: str | None) -> dict[str, Any]:
+        """Return what every piece of evidence from this answer carries."""
+        request_id = next(
+            (self.answer.headers[name] for name in map(str.lower, self.contract.request_id_headers) if name in self.answer.headers),
+            None,
+        )
+        return {
+            "call_id": call_id,
+            "status": self.answer.status,
+            "answer": answer,
+            "request_id": None if request_id is None else request_id[:WORD_LIMIT],
+            "notes": tuple(self.notes),
+        }
+
+
+def context(op: Operation) -> dict[str, Any]:
+    """Return the operation as conditions see it."""
+    return {
+        "operation_id": op.operation_id,
+        "contract": op.contract,
+        "token": op.idempotency_token,
+        "idempotency_token": op.idempotency_token,
+        "trace_id": op.trace_id,
+        "job_id": op.remote_job_id,
+        "remote_job_id": op.remote_job_id,
+        "requested_by": op.requested_by,
+        "tags": dict(op.tags),
+        "state": str(op.state),
+        "created_at": to_rfc3339(op.created_at),
+    }
+
+
+def open_page(answer: Answer, contract: Contract, op: Operation) -> Page:
+    """Take an answer apart. A body that is not JSON is kept as text, for conditions on text answers."""
+    page = Page(answer, contract, op)
+    if not answer.body:
+        page.why_not_json = "the answer is empty"
+        return page
+    try:
+        page.document = jsontext.loads(answer.body)
+        page.is_json = True
+    except jsontext.JsonError as error:
+        page.why_not_json = f"the answer is not usable JSON: {error}"
+        page.document = answer.body[:65536].decode("utf-8", "replace")
+    return page
+
+
+def text_id(value: Any) -> str | None:
+    """Return a job id as text, exactly as received, or None where the value cannot be an id.
+
+    Integers keep all digits (B19); floats, booleans, null and blank texts are no ids.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str) and value.strip() and len(value) <= 1024:
+        return value
+    return None
+
+
+def first_id(page: Page, picks: tuple[Pick, ...]) -> str | None:
+    """Return the first usable id among the picks, in order of preference."""
+    for pick in picks:
+        found = text_id(page.pick(pick))
+        if found is not None:
+            return found
+    return None
+
+
+def word_of(value: Any) -> str:
+    """Return a provider's state word as text, verbatim (cut at a sane length)."""
+    if value is MISSING:
+        return "(missing)"
+    if isinstance(value, str):
+        return value[:WORD_LIMIT]
+    return jsontext.dumps(value).decode()[:WORD_LIMIT]
+
+
+def means_of(contract: Contract, word: str) -> Means:
+    """Return our reading of a word: trimmed and case-folded; a word the contract does not list is unknown."""
+    return contract.status.words.get(word.strip().casefold(), Means.UNKNOWN)
+
+
+def short(page: Page) -> str:
+    """Say in a few words what came back."""
+    return f"status {page.answer.status}" + (f", {page.why_not_json}" if page.why_not_json else "")
+
+
+def wait_until(page: Page) -> tuple[datetime | None, str | None]:
+    """Return when the provider asks to be called again, and where it said so. Absurd values are capped later."""
+    headers, at = page.answer.headers, page.answer.answered_at
+    for pick in page.contract.poll.hints or _DEFAULT_HINTS:
+        value = page.pick(pick)
+        if value is MISSING:
+            continue
+        pause: timedelta | None
+        if pick.header == "retry-after":
+            pause = schedule.retry_after(str(value), at, headers.get("date"))
+        elif pick.header is not None and pick.header.endswith("-ms"):
+            pause = schedule.retry_after_ms(str(value))
+        else:
+            pause = schedule.body_seconds(value)
+        if pause is not None:
+            name = "Retry-After" if pick.header == "retry-after" else pick.text
+            try:
+                return at + pause, f"{name}: {str(value)[:60]}"
+            except OverflowError:
+                return datetime.max.replace(tzinfo=UTC), f"{name}: {str(value)[:60]}"
+    return None, None
+
+
+_DEFAULT_HINTS: Final = (Pick.parse("header:retry-after-ms"), Pick.parse("header:retry-after"))
+
+
+def throttled(page: Page) -> bool:
+    """True where the contract (or plain 429) says that the call was not taken."""
+    condition = page.contract.limits.throttled_when
+    return page.answer.status == 429 if condition is None else page.holds(condition)
+
+
+def redirect_note(page: Page) -> str:
+    """Say that a redirect was seen and not followed."""
+    return f"redirect {page.answer.status}, not followed" if 300 <= page.answer.status < 400 else short(page)
+
+
+# --- create and resend -------------------------------------------------------------------------------------------
+
+
+def read_create(
+    outcome: Answer | Failure, op: Operation, contract: Contract, *, call_id: str, answer: str | None, resend: bool
+) -> Reading:
+    """Read the answer to a create, or to its resend (whose inconclusive answers leave the create unknown)."""
+    if isinstance(outcome, Failure):
+        if outcome.fate is Fate.NOT_DELIVERED and not resend:
+            return Reading(e.NotDelivered(call_id=call_id, action=Action.CREATE, why=outcome.why))
+        return Reading(_lost(resend, outcome.why, {"call_id": call_id, "status": outcome.status, "answer": answer}))
+    page = open_page(outcome, contract, op)
+    idempotency = contract.create.idempotency
+    in_flight = page.holds(idempotency.in_flight_when)
+    mismatch = not in_flight and page.holds(idempotency.mismatch_when)
+    duplicate = not (in_flight or mismatch) and page.holds(idempotency.duplicate_when)
+    busy = not (in_flight or mismatch or duplicate) and throttled(page)
+    facts = page.facts(call_id, answer)
+    if in_flight:
+        retry_at, _ = wait_until(page)
+        return Reading(_lost(resend, "the first request under this token is still running", facts, retry_at=retry_at))
+    if mismatch:
+        why = f"the provider knows token {op.idempotency_token} with another body ({short(page)})"
+        return Reading(e.TokenMismatch(**facts, why=why, jobs=_ids(first_id(page, contract.create.job_id))))
+    if duplicate:
+        return Reading(_duplicate(page, facts, resend))
+    if busy:
+        retry_at, hint = wait_until(page)
+        why = f"throttled ({hint or short(page)})"
+        if resend:
+            return Reading(_lost(resend, why, facts, retry_at=retry_at))
+        return Reading(e.Throttled(**facts, action=Action.CREATE, why=why, retry_at=retry_at))
+    status = outcome.status
+    if status in CREDENTIALS and status not in contract.create.refused:
+        why = f"the provider refused our credentials (status {status})"
+        if resend:
+            return Reading(_lost(resend, why, facts), credentials=True)
+        return Reading(e.Throttled(**facts, action=Action.CREATE, why=why), credentials=True)
+    if status in contract.create.refused and status not in contract.create.success:
+        return Reading(e.Refused(**facts, why=_error_text(page), replay=_replayed(page)))
+    if status in contract.create.success:
+        return Reading(_success(page, call_id, answer, resend))
+    return Reading(_lost(resend, redirect_note(page), facts))
+
+
+def _lost(resend: bool, why: str, facts: Mapping[str, Any], retry_at: datetime | None = None) -> e.Evidence:
+    """A create without a usable answer: unknown. On a resend the create stays as unknown as it was."""
+    if resend:
+        return e.Inconclusive(**facts, why=why, strategy="resend", next_strategy=retry_at is None, retry_at=retry_at)
+    return e.CallLost(**facts, action=Action.CREATE, why=why)
+
+
+def _ids(*found: str | None) -> tuple[str, ...]:
+    return tuple(job for job in found if job)
+
+
+def _replayed(page: Page) -> bool:
+    marker = page.contract.create.idempotency.replay_marker
+    value = page.pick(marker)
+    return value is not MISSING and str(value).strip().lower() not in ("", "false", "0", "no")
+
+
+def _error_text(page: Page) -> str:
+    for pick in page.contract.status.error:
+        value = page.pick(pick)
+        if value is not MISSING and value is not None:
+            return f"status {page.answer.status}: {word_of(value)}"
+    return f"status {page.answer.status}"
+
+
+def _duplicate(page: Page, facts: Mapping[str, Any], resend: bool) -> e.Evidence:
+    """The provider says that this token or id is taken. With a job id that is our job; without one, look it up."""
+    job_id = first_id(page, page.contract.create.job_id)
+    if job_id is None:
+        return _lost(resend, f"the provider says this was created before ({short(page)}); it must be looked up", facts)
+    return _bound(page, facts, job_id, "resend" if resend else "create", replay=True)
+
+
+def _success(page: Page, call_id: str, answer: str | None, resend: bool) -> e.Evidence:
+    create = page.contract.create
+    failed = page.holds(create.error_when)
+    inline = not failed and page.holds(create.inline_when)
+    facts = page.facts(call_id, answer)
+    if failed:
+        return e.Refused(**facts, why=f"the answer carries an error: {_error_text(page)}", replay=_replayed(page))
+    if inline:
+        return e.CompletedInline(**facts)
+    job_id = first_id(page, create.job_id)
+    if job_id is None:
+        return _lost(resend, f"a success answer without a job id ({short(page)})", facts)
+    return _bound(page, facts, job_id, "resend" if resend else "create", replay=_replayed(page))
+
+
+def _bound(page: Page, facts: Mapping[str, Any], job_id: str, how: str, *, replay: bool) -> e.Evidence:
+    op, contract = page.op, page.contract
+    if op.jobs and job_id not in op.jobs:
+        why = f"token {op.idempotency_token} brought job {job_id}, after job {op.jobs[0]}"
+        return e.UnfamiliarJobId(**facts, why=why, jobs=(*op.jobs, job_id))
+    refs: dict[str, str] = {}
+    notes = list(facts["notes"])
+    for name, pick in contract.create.refs.items():
+        value = page.pick(pick)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            refs[name] = str(value)
+    status_url = page.pick(contract.create.status_url)
+    if isinstance(status_url, str):
+        url = own_url(contract, status_url, page.answer.url)
+        if url is None:
+            notes.append("the status URL is on another origin and is not used")
+        else:
+            refs["status_url"] = url
+    state = page.pick(contract.create.remote_state)
+    retry_at, _ = wait_until(page)
+    return e.Accepted(
+        **{**facts, "notes": tuple(notes)},
+        job_id=job_id,
+        remote_state=None if state is MISSING else word_of(state),
+        refs=refs or None,
+        how=how,
+        replay=replay,
+        retry_at=retry_at,
+    )
+
+
+# --- status ------------------------------------------------------------------------------------------------------
+
+
+def read_status(
+    outcome: Answer | Failure, op: Operation, contract: Contract, *, call_id: str, answer: str | None, now: datetime
+) -> Reading:
+    """Read a status answer. A read that failed changes nothing; another job's answer stops everything."""
+    if isinstance(outcome, Failure):
+        return Reading(e.ReadFailed(call_id=call_id, status=outcome.status, answer=answer, why=outcome.why))
+    page = open_page(outcome, contract, op)
+    status = contract.status
+    means, word = _by_rule(page)
+    failed = None if means is not None else _failed_read(page, op, now)
+    if failed is not None:
+        why, code, credentials = failed
+        retry_at, hint = wait_until(page)
+        return Reading(
+            e.ReadFailed(**page.facts(call_id, answer), why=why, code=code, retry_at=retry_at, hint=hint), credentials
+        )
+    if status.job_id is not None:
+        raw = page.pick(status.job_id)
+        found = text_id(raw)
+        if found is None:
+            why = "the status answer names no job id"
+            return Reading(e.ReadFailed(**page.facts(call_id, answer), why=why))
+        if op.remote_job_id is not None and found != op.remote_job_id:
+            why = f"the status of job {op.remote_job_id} answered for job {found}"
+            return Reading(
+                e.IdentityChanged(**page.facts(call_id, answer), why=why, jobs=_ids(op.remote_job_id, found))
+            )
+    if word is None:
+        word = "/".join(word_of(page.pick(pick)) for pick in status.state)
+    reading = means or means_of(contract, word)
+    if op.state is State.RESULT_COLLECTING and reading in FINAL_MEANS - SUCCESS_MEANS:
+        why = f"the job was {op.remote_state} and is now {word}"
+        return Reading(
+            e.FinalStateChanged(**page.facts(call_id, answer), why=why, jobs=_ids(op.remote_job_id)),
+        )
+    return Reading(_observed(page, call_id, answer, word, reading))
+
+
+def _by_rule(page: Page) -> tuple[Means | None, str | None]:
+    """Try the contract's rules; on an answer that is no 2xx only a rule that reads the status may speak."""
+    for rule in page.contract.status.rules:
+        if (page.ok or "status" in rule.when.text) and page.holds(rule.when):
+            states = page.contract.status.state
+            word = "/".join(word_of(page.pick(pick)) for pick in states) if states and page.is_json else rule.when.text
+            return rule.means, word
+    return None, None
+
+
+def _failed_read(page: Page, op: Operation, now: datetime) -> tuple[str, str, bool] | None:
+    """Say why this answer tells nothing about the job: (why, attention code, credentials refused), or None."""
+    status = page.answer.status
+    contract = page.contract
+    if throttled(page):
+        return f"throttled ({short(page)})", "throttled", False
+    young = op.accepted_at is not None and now < op.accepted_at + contract.status.not_visible_for
+    if status == 410 or page.holds(contract.status.gone_when):
+        return f"the provider says the job is gone ({short(page)})", "gone", False
+    if status == 404 or (status == 403 and young):
+        if young:
+            return f"not yet visible (status {status})", "not_visible_yet", False
+        return "the provider no longer finds the job (status 404)", "gone", False
+    if status in CREDENTIALS:
+        return f"the provider refused our credentials (status {status})", "credentials", True
+    if not page.ok:
+        return redirect_note(page), "read_failed", False
+    if not page.is_json:
+        return page.why_not_json, "read_failed", False
+    return None
+
+
+def _observed(page: Page, call_id: str, answer: str | None, word: str, means: Means) -> e.Observed:
+    status = page.contract.status
+    progress: dict[str, Any] = {}
+    for name, pick in status.progress.items():
+        value = page.pick(pick)
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            progress[name] = value if not isinstance(value, str) else value[:WORD_LIMIT]
+    errors = [
+        word_of(value) for value in (page.pick(pick) for pick in status.error) if value is not MISSING and value is not None
+    ]
+    retry_at, hint = (None, None) if means in FINAL_MEANS else wait_until(page)
+    return e.Observed(
+        **page.facts(call_id, answer),
+        job_id=page.op.remote_job_id,
+        remote_state=word,
+        means=means,
+        progress=progress or None,
+        updated_at=moment_of(page.pick(status.updated_at), status.updated_at_unit),
+        error=": ".join(errors) if errors else None,
+        retry_at=retry_at,
+        hint=hint,
+    )
+
+
+def moment_of(value: Any, unit: str) -> datetime | None:
+    """Read a provider's time stamp: seconds or milliseconds since 1970, or RFC 3339. None where it is neither."""
+    if value is MISSING or value is None or isinstance(value, bool):
+        return None
+    try:
+        if unit == "rfc3339":
+            moment = datetime.fromisoformat(str(value))
+            return None if moment.tzinfo is None else moment.astimezone(UTC)
+        return datetime.fromtimestamp(float(value) / (1000 if unit == "ms" else 1), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+# --- cancel ------------------------------------------------------------------------------------------------------
+
+
+def read_cancel(
+    outcome: Answer | Failure, op: Operation, contract: Contract, *, call_id: str, answer: str | None
+) -> Reading:
+    """Read the answer to a cancel. It never says how the job ended: only a status read does."""
+    if isinstance(outcome, Failure):
+        if outcome.fate is Fate.NOT_DELIVERED:
+            return Reading(e.NotDelivered(call_id=call_id, action=Action.CANCEL, why=outcome.why))
+        return Reading(
+            e.CallLost(call_id=call_id, status=outcome.status, answer=answer, action=Action.CANCEL, why=outcome.why)
+        )
+    page = open_page(outcome, contract, op)
+    how = contract.cancel
+    assert how is not None
+    status = outcome.status
+    finished = page.holds(how.already_finished_when)
+    busy = not finished and throttled(page)
+    accepted = status in how.success and (how.accepted_when is None or page.holds(how.accepted_when))
+    facts = page.facts(call_id, answer)
+    if finished:
+        return Reading(e.CancelAnswered(**facts, verdict="already_finished", why=short(page)))
+    if busy and how.idempotent:
+        retry_at, _ = wait_until(page)
+        return Reading(e.Throttled(**facts, action=Action.CANCEL, why=f"throttled ({short(page)})", retry_at=retry_at))
+    if status in CREDENTIALS:
+        why = f"the provider refused our credentials (status {status})"
+        return Reading(e.CancelAnswered(**facts, verdict="refused", why=why), credentials=True)
+    if status in how.success:
+        return Reading(e.CancelAnswered(**facts, verdict="accepted" if accepted else "refused", why=short(page)))
+    if 400 <= status < 500:
+        verdict = "unclear" if status in (404, 409, 410) else "refused"
+        return Reading(e.CancelAnswered(**facts, verdict=verdict, why=_error_text(page)))
+    return Reading(e.CallLost(**facts, action=Action.CANCEL, why=redirect_note(page)))
+
+
+# --- results -----------------------------------------------------------------------------------------------------
+
+
+def read_missing_result(
+    outcome: Answer | Failure, op: Operation, contract: Contract, *, call_id: str, answer: str | None
+) -> Reading:
+    """Read an answer to a result read that brought no result: gone for good, or to be tried again."""
+    result = contract.result
+    assert result is not None
+    if isinstance(outcome, Failure):
+        return Reading(
+            e.ReadFailed(
+                call_id=call_id, status=outcome.status, answer=answer, action=Action.COLLECT, why=outcome.why, code="result"
+            )
+        )
+    page = open_page(outcome, contract, op)
+    retry_at, hint = wait_until(page)
+    status = outcome.status
+    credentials = status == 401
+    waits = (
+        page.holds(result.not_ready_when) if result.not_ready_when is not None else status in (202, 404, 409, 425)
+    ) or (page.ok and not outcome.body)
+    facts = page.facts(call_id, answer)
+    if status == 410 and not waits:
+        return Reading(e.ResultMissing(**facts, why="the provider says the result is gone (status 410)"))
+    why = "the result is not ready yet" if waits else redirect_note(page)
+    code = "not_ready" if waits else "result"
+    return Reading(
+        e.ReadFailed(**facts, action=Action.COLLECT, why=f"{why} (status {status})", code=code, retry_at=retry_at, hint=hint),
+        credentials,
+    )
+
+
+def stored_result(location: str, size: int, sha256: str, content_type: str | None, problems: tuple[str, ...]) -> StoredResult:
+    """Return the integrity data of a stored result."""
+    return StoredResult(location, size, sha256, content_type, validated=True, problems=problems)

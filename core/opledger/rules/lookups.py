@@ -1,0 +1,171 @@
+"""What a look-up says about a create whose answer was lost (DESIGN §6, reconcile).
+
+A list is read page by page into a `Search`; `conclude` then says what the whole of it means. Exactly one match
+adopts, more than one is a violation, none is proof only where the contract says so and the provider had time to settle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from opledger.rules import evidence as e
+from opledger.rules.answers import (
+    CREDENTIALS,
+    Page,
+    Reading,
+    first_id,
+    means_of,
+    moment_of,
+    open_page,
+    redirect_note,
+    text_id,
+    throttled,
+    wait_until,
+    word_of,
+)
+from opledger.rules.calls import Answer, Failure
+from opledger.rules.contract import Contract, Strategy
+from opledger.rules.model import FINAL_MEANS, Means, Operation
+from opledger.rules.values import MISSING, Pick
+
+CLOCK_SKEW: Final = timedelta(minutes=2)
+"""A job made this much before our first send, or more, cannot be ours."""
+
+_ROOT: Final = Pick("", pointer=())
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A job that answers to our reference."""
+
+    job_id: str
+    word: str | None
+    live: bool
+
+
+@dataclass(slots=True)
+class Search:
+    """What the pages of a look-up have shown so far."""
+
+    strategy: Strategy
+    matches: list[Match] = field(default_factory=list)
+    items: int = 0
+    too_old: int = 0
+    pages: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_page(
+    outcome: Answer | Failure, op: Operation, contract: Contract, search: Search, *, call_id: str, answer: str | None
+) -> Reading | Page:
+    """Read one page into `search`. A Reading ends the look-up without a verdict; a Page may have a successor."""
+    strategy = search.strategy
+    if isinstance(outcome, Failure):
+        return Reading(_inconclusive(strategy, outcome.why, {"call_id": call_id, "status": outcome.status, "answer": answer}))
+    page = open_page(outcome, contract, op)
+    search.pages += 1
+    busy = throttled(page)
+    facts = page.facts(call_id, answer)
+    if busy:
+        retry_at, hint = wait_until(page)
+        return Reading(_inconclusive(strategy, f"throttled ({hint or outcome.status})", facts, retry_at))
+    if outcome.status in CREDENTIALS:
+        why = f"the provider refused our credentials (status {outcome.status})"
+        return Reading(_inconclusive(strategy, why, facts), credentials=True)
+    if strategy.strategy == "get" and outcome.status in (404, 410):
+        search.facts = facts
+        return page
+    if not page.ok or not page.is_json:
+        return Reading(_inconclusive(strategy, redirect_note(page), facts))
+    if not _gather(page, search):
+        return Reading(_inconclusive(strategy, "the look-up answer has another shape than the contract says", facts))
+    search.facts = page.facts(call_id, answer)
+    return page
+
+
+def _gather(page: Page, search: Search) -> bool:
+    strategy, op = search.strategy, page.op
+    if strategy.strategy == "list":
+        items = page.pick(strategy.items)
+        if not isinstance(items, list):
+            return False
+    else:
+        items = [page.document]
+    for item in items:
+        search.items += 1
+        made = moment_of(_of(strategy.item_created_at, item), strategy.created_at_unit)
+        if made is not None and op.first_sent_at is not None and made < op.first_sent_at - CLOCK_SKEW:
+            search.too_old += 1
+            continue
+        if strategy.match is not None and not page.holds(strategy.match, item=item):
+            continue
+        if strategy.item_id is not None:
+            job_id = text_id(_of(strategy.item_id, item))
+        else:
+            job_id = first_id(page, page.contract.create.job_id) if strategy.strategy != "list" else None
+        if job_id is None:
+            if strategy.strategy == "get":
+                return False
+            search.notes.append("an item that matches has no usable job id")
+            continue
+        raw = _of(strategy.item_state, item)
+        word = None if raw is MISSING else word_of(raw)
+        means = Means.UNKNOWN if word is None else means_of(page.contract, word)
+        search.matches.append(Match(job_id, word, means not in FINAL_MEANS))
+    return True
+
+
+def _of(pick: Pick | None, item: Any) -> Any:
+    return MISSING if pick is None else pick.of(item, {})
+
+
+def conclude(search: Search, op: Operation, now: datetime, *, complete: bool, why_incomplete: str = "") -> e.Evidence:
+    """Say what the whole look-up means. `complete` is False where pages were left unread."""
+    strategy = search.strategy
+    facts = {**search.facts, "notes": (*search.facts.get("notes", ()), *search.notes)}
+    by_id = {match.job_id: match for match in search.matches}
+    jobs = tuple(by_id)
+    if len(by_id) > 1:
+        live = sum(match.live for match in by_id.values())
+        why = f"{len(by_id)} jobs answer to our reference ({live} of them live)"
+        return e.ManyJobs(**facts, why=why, jobs=tuple(dict.fromkeys((*op.jobs, *jobs))))
+    if len(by_id) == 1 and complete:
+        match = search.matches[0]
+        if op.jobs and match.job_id not in op.jobs:
+            why = f"the look-up found job {match.job_id}, after job {op.jobs[0]}"
+            return e.UnfamiliarJobId(**facts, why=why, jobs=(*op.jobs, match.job_id))
+        compared = strategy.match.text if strategy.match is not None else f"fetched under our own id by {strategy.strategy}"
+        return e.Accepted(
+            **facts, job_id=match.job_id, remote_state=match.word, how=strategy.strategy,
+            comparison=f"{compared}; 1 of {search.items} items on {search.pages} pages",
+        )  # fmt: skip
+    if not complete:
+        return e.Inconclusive(**facts, why=why_incomplete, strategy=strategy.strategy, next_strategy=True)
+    return _absent(search, op, now, facts)
+
+
+def _absent(search: Search, op: Operation, now: datetime, facts: dict[str, Any]) -> e.Evidence:
+    strategy = search.strategy
+    looked = f"{search.items} items on {search.pages} pages, none of them ours"
+    if search.too_old:
+        looked += f" ({search.too_old} older than our first send)"
+    if not strategy.absence_is_proof:
+        why = f"{looked}; the contract does not take absence as proof"
+        return e.Inconclusive(**facts, why=why, strategy=strategy.strategy, next_strategy=True, absent=True)
+    settled = (op.last_sent_at or now) + max(strategy.settle, strategy.visibility_lag)
+    if now < settled:
+        why = f"{looked}; the provider has until {settled:%H:%M:%S} UTC to show it"
+        return e.Inconclusive(**facts, why=why, strategy=strategy.strategy, absent=True, retry_at=settled)
+    why = f"{looked}, and the settle time has passed since our last send"
+    return e.ProvenAbsent(**facts, strategy=strategy.strategy, why=why)
+
+
+def _inconclusive(
+    strategy: Strategy, why: str, facts: dict[str, Any], retry_at: datetime | None = None
+) -> e.Inconclusive:
+    return e.Inconclusive(
+        **facts, why=why, strategy=strategy.strategy, next_strategy=retry_at is None, retry_at=retry_at
+    )

@@ -1,0 +1,96 @@
+"""Running the worker as a service: periodic ticks, lease renewal, heartbeats, sweeps, signals.
+
+APScheduler only ticks (F9): it holds nothing about any operation, its jobs coalesce, and a missed one costs nothing,
+because what is due stands in the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from opledger.edges.files import ResultFolder
+from opledger.errors import StoreUnavailable
+from opledger.store import Store
+from opledger.worker import Worker
+
+log = logging.getLogger("opledger.service")
+
+HEARTBEAT = timedelta(seconds=2)
+SWEEP = timedelta(minutes=10)
+
+
+def make_worker(
+    store: Store,
+    *,
+    results: str | Path,
+    name: str | None = None,
+    lease: timedelta = timedelta(seconds=30),
+    concurrency: int = 200,
+    tick: timedelta = timedelta(seconds=1),
+) -> Worker:
+    """Return a worker with a result folder. Raises ConfigWrong where results cannot be stored there."""
+    return Worker(
+        store, results=ResultFolder(Path(results)), name=name, lease=lease, concurrency=concurrency, tick=tick
+    )
+
+
+async def serve(worker: Worker, stop: asyncio.Event, *, until_idle: bool = False, once: bool = False) -> None:
+    """Run the worker under a scheduler until told to stop (or idle, or after one look)."""
+    scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
+
+    async def renew() -> None:
+        await worker.renew()
+
+    async def beat() -> None:
+        try:
+            await worker.heartbeat()
+        except StoreUnavailable as error:
+            log.warning("no heartbeat: %s", error)
+
+    async def sweep() -> None:
+        await asyncio.to_thread(worker.sweep)
+
+    scheduler.add_job(worker.wake, "interval", seconds=worker.tick_every.total_seconds())
+    scheduler.add_job(renew, "interval", seconds=max(worker.lease.total_seconds() / 3, 0.05))
+    scheduler.add_job(beat, "interval", seconds=HEARTBEAT.total_seconds())
+    scheduler.add_job(sweep, "interval", seconds=SWEEP.total_seconds())
+    running = asyncio.ensure_future(worker.run(stop, until_idle=until_idle, once=once))
+    # The scheduler starts once the worker has its thread: the first await of `run` has set it up.
+    await asyncio.sleep(0)
+    scheduler.start()
+    try:
+        await running
+    finally:
+        scheduler.shutdown(wait=False)
+
+
+def run_until_signalled(
+    worker: Worker, *, until_idle: bool = False, once: bool = False, ready: Callable[[], None] | None = None
+) -> None:
+    """Run in this process until SIGTERM or SIGINT; both stop the worker and cancel no job.
+
+    Uses uvloop where it is installed.
+    """
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if ready is not None:
+            ready()
+        await serve(worker, stop, until_idle=until_idle, once=once)
+
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main())
+    else:
+        uvloop.run(main())

@@ -1,0 +1,351 @@
+"""The worker: claim, decide, permit, request, send, read, record. The hub that knows rules, store and edges.
+
+`Worker.run` looks at the table whenever something may be due: when another process wrote, when a drive ended, when
+the earliest planned time comes, and at the latest every tick. Nothing about an operation lives in here between looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from opledger.edges.clock import Clock, SystemClock, new_id
+from opledger.edges.files import ResultFolder
+from opledger.edges.http import Http
+from opledger.edges.secrets import SecretResolver
+from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UnknownOperation
+from opledger.rules.contract import Contract
+from opledger.rules.contract_file import parse
+from opledger.rules.model import Actor, ActorKind, Operation
+from opledger.rules.redact import Redactor
+from opledger.store import Claimed, Store
+from opledger.worker.commits import Commits
+from opledger.worker.drive import Drive, Held, Workshop
+from opledger.worker.limits import Limits
+
+log = logging.getLogger("opledger.worker")
+
+GRACE: Final = 5.0
+"""Seconds that calls under way are given to finish when the worker is told to stop."""
+
+CLAIM: Final = 200
+"""Most operations claimed in one transaction."""
+
+
+class Worker:
+    """One poll loop over one ledger.
+
+    `name` is shown to people; the lease owner is the name and a random part, so that a restarted worker of the same
+    name is never taken for its own ghost (B38).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        results: ResultFolder,
+        name: str | None = None,
+        lease: timedelta = timedelta(seconds=30),
+        concurrency: int = 200,
+        tick: timedelta = timedelta(seconds=1),
+        clock: Clock | None = None,
+        secrets: SecretResolver | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock or SystemClock()
+        self.name = f"{name or socket.gethostname()}-{new_id('w')[2:8]}"
+        self.lease = lease
+        self.concurrency = concurrency
+        self.tick_every = tick
+        self._results = results
+        self._secrets = secrets or SecretResolver(os.environ)
+        self._limits = Limits()
+        self._contracts: dict[str, Contract] = {}
+        self._paused: dict[str, str] = {}
+        self._drives: dict[asyncio.Task[None], tuple[Drive, str]] = {}
+        self._wake = asyncio.Event()
+        self._due_at: datetime | None = None
+        self._lateness = timedelta(0)
+        self._redactor: tuple[tuple[str, ...], Redactor] = ((), Redactor(()))
+        self._broken: BaseException | None = None
+
+    # --- the loop -------------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event, *, until_idle: bool = False, once: bool = False) -> None:
+        """Drive operations until told to stop, until nothing will become due without a person, or for one look.
+
+        Raises StoreUnavailable where the database cannot be used at the start; once running, the worker sends
+        nothing while the database is away and goes on by itself when it is back.
+        """
+        self._commits = Commits(self.store)
+        self._http = Http(self.clock, self._secrets, max_connections=self.concurrency)
+        self._shop = self._workshop()
+        watching = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(asyncio.get_running_loop(), watching), daemon=True)
+        try:
+            await self.heartbeat()
+            if not once:
+                watcher.start()
+            await self._loop(stop, until_idle=until_idle, once=once)
+        finally:
+            watching.set()
+            await self._wind_down()
+            await self._http.aclose()
+            self._commits.close()
+            if watcher.is_alive():
+                await asyncio.to_thread(watcher.join, 2)
+
+    async def _loop(self, stop: asyncio.Event, *, until_idle: bool, once: bool) -> None:
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                self._wake.clear()
+                try:
+                    found = await self.tick()
+                except StoreUnavailable as error:
+                    log.warning("the database is away: %s", error)
+                    found = 0
+                if once and (found == 0 or self._drives):
+                    await self._finish_drives(stopping)
+                    return
+                if until_idle and not self._drives and not found and await self._idle():
+                    return
+                if found >= CLAIM and len(self._drives) < self.concurrency:
+                    continue
+                await self._rest(stopping)
+                if self._broken is not None:
+                    raise self._broken
+        finally:
+            stopping.cancel()
+
+    async def _finish_drives(self, stopping: asyncio.Future[Any]) -> None:
+        while self._drives and not stopping.done():
+            await asyncio.wait({stopping, *self._drives}, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _rest(self, stopping: asyncio.Future[Any]) -> None:
+        """Sleep until something may be due: a wake-up, the earliest planned time, or the tick."""
+        pause = self.tick_every.total_seconds()
+        if self._due_at is not None and len(self._drives) < self.concurrency:
+            pause = min(pause, max((self._due_at - self.clock.now()).total_seconds(), 0.0005))
+        refill = self._limits.next_room(self.clock.monotonic())
+        if refill is not None:
+            pause = min(pause, refill)
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait({waking, stopping}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waking.cancel()
+
+    def wake(self) -> None:
+        """Make the loop look at the table now."""
+        self._wake.set()
+
+    async def tick(self) -> int:
+        """Claim what is due and start driving it; returns how many operations were claimed."""
+        free = self.concurrency - len(self._drives)
+        if free <= 0:
+            return 0
+        claimed, self._paused, self._due_at, began = await self._commits.run(lambda: self._claim(min(free, CLAIM)))
+        for one in claimed:
+            self._start(one, began)
+        return len(claimed)
+
+    def _claim(self, limit: int) -> tuple[list[Claimed], dict[str, str], datetime | None, float]:
+        """On the store's thread: look whether anything is due, and only then claim."""
+        now = self.clock.now()
+        paused = {contract: pause for contract, pause in self.store.paused().items()}
+        room = self._limits.room(self.clock.monotonic())
+        full = {contract for contract, left in room.items() if left <= 0}
+        due = self.store.next_due(now, paused, full)
+        if due is None or due > now:
+            return [], paused, due, 0.0
+        began = self.clock.monotonic()
+        claimed = self.store.claim(
+            self.name, limit=limit, lease=self.lease, now=now, paused=paused, full=full, room=room
+        )
+        if claimed and claimed[0].operation.next is not None and claimed[0].operation.next.at is not None:
+            self._lateness = max(now - claimed[0].operation.next.at, timedelta(0))
+        return claimed, paused, (now if len(claimed) >= limit else self.store.next_due(now, paused, full)), began
+
+    def _start(self, claimed: Claimed, began: float) -> None:
+        operation = claimed.operation
+        assert operation.lease is not None
+        held = Held(operation.lease.epoch, began + self.lease.total_seconds())
+        drive = Drive(self._shop, claimed, held)
+        try:
+            self._limits.know(self._contract(operation.contract_digest))
+        except ConfigWrong as wrong:
+            log.error("%s cannot be driven: %s", operation.operation_id, wrong)
+        self._limits.started(operation.contract, self.clock.monotonic())
+        task = asyncio.create_task(drive.run(), name=operation.operation_id)
+        self._drives[task] = (drive, operation.contract)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        drive, contract = self._drives.pop(task)
+        self._limits.ended(contract)
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            if isinstance(error, OpledgerError):
+                log.error("driving %s failed: %s", drive.op.operation_id, error)
+            else:
+                # A fault of ours: stop loudly rather than poll on with a record nobody understands.
+                log.error("driving %s broke", drive.op.operation_id, exc_info=error)
+                self._broken = error
+        self._wake.set()
+
+    async def _idle(self) -> bool:
+        horizon = await self._commits.run(self.store.idle_horizon)
+        if horizon is not None:
+            self._due_at = min(self._due_at, horizon) if self._due_at is not None else horizon
+        return horizon is None
+
+    # --- upkeep, called by the service's scheduler ----------------------------------------------------------
+
+    async def renew(self) -> None:
+        """Renew the leases of all drives; those that are lost stop before their lease ends."""
+        held = {drive.op.operation_id: (task, drive) for task, (drive, _) in self._drives.items() if not drive.released}
+        if not held:
+            return
+        before = self.clock.monotonic()
+        keys = [(operation_id, drive.held.epoch) for operation_id, (_, drive) in held.items()]
+        try:
+            kept = await self._commits.run(lambda: self.store.renew(self.name, keys, self.lease, self.clock.now()))
+        except StoreUnavailable as error:
+            log.warning("leases could not be renewed: %s", error)
+            for task, drive in held.values():
+                if drive.held.ends < before + self.lease.total_seconds() / 4:
+                    drive.held.lost = True
+                    task.cancel()
+            return
+        for operation_id, (task, drive) in held.items():
+            if operation_id in kept:
+                drive.held.ends = before + self.lease.total_seconds()
+            elif not drive.released and not task.done():
+                drive.held.lost = True
+                task.cancel()
+
+    async def heartbeat(self) -> None:
+        """Say in the database that this worker is alive and how late it is."""
+        now, late = self.clock.now(), self._lateness
+        await self._commits.run(
+            lambda: self.store.heartbeat(self.name, socket.gethostname(), os.getpid(), now, lateness=late)
+        )
+
+    def sweep(self) -> None:
+        """Remove what broken transfers left behind."""
+        self._results.sweep(timedelta(hours=6))
+
+    # --- stopping -------------------------------------------------------------------------------------------
+
+    async def _wind_down(self) -> None:
+        """Let calls under way finish for a moment, leave the rest as unknown, release leases. Cancels no job."""
+        if self._drives:
+            await asyncio.wait(set(self._drives), timeout=min(GRACE, self.lease.total_seconds() / 2))
+        left = list(self._drives)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+        try:
+            await self._commits.run(lambda: self.store.farewell(self.name))
+        except StoreUnavailable as error:
+            log.warning("could not sign off: %s", error)
+
+    # --- pieces ---------------------------------------------------------------------------------------------
+
+    def _workshop(self) -> Workshop:
+        return Workshop(
+            name=self.name,
+            store=self.store,
+            commits=self._commits,
+            clock=self.clock,
+            http=self._http,
+            results=self._results,
+            lease=self.lease,
+            contract_of=self._contract,
+            paused=self._paused_because,
+            pause=self._pause,
+            redactor=self._current_redactor,
+            planned=self._planned,
+        )
+
+    def _paused_because(self, contract: str) -> str | None:
+        return self._paused.get(contract)
+
+    def _planned(self, operation: Operation) -> None:
+        if operation.next is not None and operation.next.at is not None:
+            self._due_at = operation.next.at if self._due_at is None else min(self._due_at, operation.next.at)
+
+    def _contract(self, digest: str) -> Contract:
+        """Return a pinned contract; it is parsed once and never changes."""
+        known = self._contracts.get(digest)
+        if known is None:
+            pinned = self.store.contract_source(digest)
+            if pinned is None:
+                raise ConfigWrong(f"contract {digest} is not in the ledger, though an operation is pinned to it")
+            source, environment = pinned
+            known = self._contracts[digest] = parse(source, name_hint=digest, environment=environment)
+        return known
+
+    def _current_redactor(self) -> Redactor:
+        known = self._secrets.known()
+        if self._redactor[0] != known:
+            self._redactor = (known, Redactor(known))
+        return self._redactor[1]
+
+    async def _pause(self, contract: str, reason: str) -> None:
+        """Stop all calls to one provider: one escalation instead of five hundred failures."""
+        if contract in self._paused:
+            return
+        self._paused = {**self._paused, contract: reason}
+        actor = Actor(self.name, ActorKind.WORKER)
+        now = self.clock.now()
+        await self._commits.run(lambda: self.store.pause_provider(contract, actor.name, reason, now))
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
+        """On a thread of its own: wake the loop whenever another process wrote to the ledger."""
+        while not stop.is_set():
+            try:
+                changed = self.store.wait_for_change(1.0, stop)
+            except StoreUnavailable as error:
+                log.warning("cannot watch for changes: %s", error)
+                stop.wait(1.0)
+                continue
+            if changed and not stop.is_set():
+                try:
+                    loop.call_soon_threadsafe(self._wake.set)
+                except RuntimeError:  # the loop has just been closed: there is nobody left to wake
+                    return
+
+
+async def read_once(worker: Worker, operation_id: str) -> Operation | None:
+    """Do one status read now under a lease of our own, recorded; None where another worker holds the lease.
+
+    Raises UnknownOperation, and ConfigWrong where the operation has no address to read.
+    """
+    operation = worker.store.get(operation_id)
+    if operation.remote_job_id is None:
+        raise UnknownOperation(f"{operation_id} has no remote job to read yet")
+    worker._commits = Commits(worker.store)
+    worker._http = Http(worker.clock, worker._secrets, max_connections=1)
+    worker._shop = worker._workshop()
+    try:
+        began = worker.clock.monotonic()
+        claimed = await worker._commits.run(
+            lambda: worker.store.claim_one(operation_id, worker.name, worker.lease, worker.clock.now())
+        )
+        if claimed is None:
+            return None
+        assert claimed.operation.lease is not None
+        drive = Drive(worker._shop, claimed, Held(claimed.operation.lease.epoch, began + worker.lease.total_seconds()))
+        await drive.read_now(worker._contract(claimed.operation.contract_digest))
+        return worker.store.get(operation_id)
+    finally:
+        await worker._http.aclose()
+        worker._commits.close()

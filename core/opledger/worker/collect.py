@@ -1,0 +1,155 @@
+"""Collecting: fetch the result, check it while it streams, store it durably, then say so.
+
+The place a result lies is taken from a status answer read under this lease, never from the record: signed addresses
+die early and do not belong in a journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opledger.edges.clock import new_id
+from opledger.errors import Refused
+from opledger.rules import answers, requests
+from opledger.rules import evidence as e
+from opledger.rules.calls import Answer, Download
+from opledger.rules.contract import Contract
+from opledger.rules.jsontext import dumps as dump_json
+from opledger.rules.model import Action, StoredResult
+from opledger.rules.results import Checker, Verdict
+from opledger.rules.values import MISSING
+
+if TYPE_CHECKING:
+    from opledger.worker.drive import Drive
+
+
+async def keep_inline(drive: Drive, content: bytes, content_type: str | None) -> StoredResult:
+    """Store a result that came inside an answer."""
+    import hashlib
+
+    location = await asyncio.to_thread(drive.shop.results.keep_bytes, content, drive.op.operation_id, _suffix(content_type))
+    return StoredResult(location, len(content), hashlib.sha256(content).hexdigest(), content_type, validated=True)
+
+
+async def collect(drive: Drive, contract: Contract) -> None:
+    """Do one attempt to collect. Records what came of it; keeps the state where a later attempt may succeed."""
+    result = contract.result
+    assert result is not None
+    if (result.inline is not None or result.url is not None) and drive.fresh is None:
+        await drive.observe(contract)  # a fresh status answer, recorded like any other
+        if drive.fresh is None or drive.released:
+            return
+    document, answer_url = drive.fresh if drive.fresh is not None else (None, "")
+    if result.inline is not None:
+        await _collect_inline(drive, contract, document)
+        return
+    try:
+        request = requests.collect(drive.op, contract, document, answer_url)
+    except Refused as refused:
+        drive.fresh = None
+        await drive._record(e.ResultMissing(call_id=new_id("call"), why=refused.message), "call:none", release=True)
+        return
+    await _download(drive, contract, request, document)
+
+
+async def _collect_inline(drive: Drive, contract: Contract, document: Any) -> None:
+    result = contract.result
+    assert result is not None and result.inline is not None
+    call_id = new_id("call")
+    value = result.inline.of(document, {})
+    drive.fresh = None
+    if value is MISSING or value is None:
+        why = f"the status answer has nothing at {result.inline.text}"
+        await drive._record(e.ResultMissing(call_id=call_id, why=why), f"call:{call_id}", release=True)
+        return
+    content = value.encode() if isinstance(value, str) else dump_json(value)
+    content_type = "text/plain; charset=utf-8" if isinstance(value, str) else "application/json"
+    stored = await keep_inline(drive, content, content_type)
+    await drive._record(e.ResultAccepted(call_id=call_id, result=stored), f"call:{call_id}", release=True)
+
+
+async def _download(drive: Drive, contract: Contract, request: Any, document: Any) -> None:
+    for last in (False, True):
+        call_id = new_id("call")
+        outcome, checker = await _fetch(drive, contract, request, document)
+        if not isinstance(outcome, Download):
+            drive.fresh = None
+            kept = drive.keep(outcome, contract)
+            reading = answers.read_missing_result(
+                outcome, drive.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
+            )
+            await drive._settle(reading, call_id, kept, release=True)
+            return
+        verdict = checker.finish()
+        if verdict.checksum_failed and not last:
+            await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
+            why = f"{'; '.join(verdict.problems)}; fetched once more"
+            await drive._record(
+                e.ReadFailed(call_id=call_id, status=outcome.status, action=Action.COLLECT, why=why, code="result"),
+                f"call:{call_id}",
+            )
+            continue
+        await _store(drive, outcome, verdict, call_id)
+        return
+
+
+async def _fetch(drive: Drive, contract: Contract, request: Any, document: Any) -> tuple[Any, Checker]:
+    """Stream the result to a temporary file, renewing the lease while it lasts."""
+    checker = Checker(contract, document, {})
+    results = drive.shop.results
+    folder = await asyncio.to_thread(results.temporary)
+    await drive.renew()
+    keeper = asyncio.ensure_future(_keep_lease(drive))
+    transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, checker.feed, checker.headers_seen))
+    try:
+        await asyncio.wait({keeper, transfer}, return_when=asyncio.FIRST_COMPLETED)
+        if not transfer.done():
+            transfer.cancel()
+            await asyncio.wait({transfer})
+            await keeper  # raises Dropped: the lease went while the transfer ran
+        return transfer.result(), checker
+    finally:
+        keeper.cancel()
+        transfer.cancel()
+        await asyncio.gather(keeper, transfer, return_exceptions=True)
+
+
+async def _keep_lease(drive: Drive) -> None:
+    while True:
+        await asyncio.sleep(drive.shop.lease.total_seconds() / 3)
+        await drive.renew()
+
+
+async def _store(drive: Drive, download: Download, verdict: Verdict, call_id: str) -> None:
+    drive.fresh = None
+    location = await asyncio.to_thread(
+        drive.shop.results.keep, Path(download.path), drive.op.operation_id, _suffix(verdict.content_type)
+    )
+    stored = StoredResult(
+        location, verdict.size, verdict.sha256, verdict.content_type, validated=verdict.ok, problems=verdict.problems
+    )
+    facts: dict[str, Any] = {"call_id": call_id, "status": download.status, "result": stored}
+    evidence: e.Evidence
+    if verdict.ok:
+        evidence = e.ResultAccepted(**facts)
+    else:
+        evidence = e.ResultInvalid(**facts, why="; ".join(verdict.problems), problems=verdict.problems)
+    await drive._record(evidence, f"call:{call_id}", release=True)
+
+
+_SUFFIXES = {
+    "application/json": ".json",
+    "application/jsonl": ".jsonl",
+    "application/x-ndjson": ".jsonl",
+    "text/csv": ".csv",
+    "text/plain": ".txt",
+}
+
+
+def _suffix(content_type: str | None) -> str:
+    return _SUFFIXES.get((content_type or "").partition(";")[0].strip().lower(), ".bin")
+
+
+__all__ = ["Answer", "collect", "keep_inline"]

@@ -1,0 +1,123 @@
+"""Group commit: one thread owns the store and writes what has gathered in one transaction.
+
+Many drives hand in finished records while one fsync is under way; the next transaction takes them all. Each write
+keeps its own fencing check and its own outcome (`Store.record_many`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from opledger.errors import OpledgerError, StoreUnavailable
+from opledger.store import Declined, Recorded, Store, Write
+
+T = TypeVar("T")
+Outcome = Recorded | Declined
+
+
+@dataclass(slots=True)
+class _Job:
+    """Writes of one drive, or a function to run between transactions; `future` gets what came of it."""
+
+    future: asyncio.Future[Any]
+    writes: Sequence[Write] = ()
+    work: Callable[[], Any] | None = None
+
+
+class Commits:
+    """The only way the worker reaches the store. Start it inside a running event loop; `close` waits for the rest."""
+
+    def __init__(self, store: Store, *, most: int = 400) -> None:
+        self._store = store
+        self._most = most
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="opledger-commits", daemon=True)
+        self._thread.start()
+
+    async def record(self, *writes: Write) -> list[Outcome]:
+        """Commit the writes, with whatever others have gathered; returns once they are durable.
+
+        Raises StoreUnavailable where the commit failed or its outcome is unknown.
+        """
+        outcomes: list[Outcome] = await self._hand_in(_Job(self._loop.create_future(), writes=writes))
+        return outcomes
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run a store function on the store's thread, in its turn."""
+        result: T = await self._hand_in(_Job(self._loop.create_future(), work=work))
+        return result
+
+    async def _hand_in(self, job: _Job) -> Any:
+        self._jobs.put(job)
+        # A commit that is under way must not be abandoned half-known: the caller may be cancelled, the write goes on.
+        return await asyncio.shield(job.future)
+
+    def close(self) -> None:
+        """Stop after everything handed in so far is done."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            batch = [job]
+            ending = False
+            while len(batch) < self._most:
+                try:
+                    further = self._jobs.get_nowait()
+                except queue.Empty:
+                    break
+                if further is None:
+                    ending = True
+                    break
+                batch.append(further)
+            settled = self._commit([one for one in batch if one.work is None])
+            settled += [self._settle(one) for one in batch if one.work is not None]
+            self._loop.call_soon_threadsafe(_deliver, settled)
+            if ending:
+                return
+
+    def _commit(self, jobs: list[_Job]) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
+        if not jobs:
+            return []
+        try:
+            outcomes = self._store.record_many([write for job in jobs for write in job.writes])
+        except OpledgerError as error:
+            return [(job.future, None, error) for job in jobs]
+        except Exception as error:
+            # Nothing may be concluded from a commit that broke in a way nobody foresaw (I29).
+            broken = StoreUnavailable(f"the store broke while committing: {type(error).__name__}")
+            broken.__cause__ = error
+            return [(job.future, None, broken) for job in jobs]
+        settled: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        position = 0
+        for job in jobs:
+            settled.append((job.future, outcomes[position : position + len(job.writes)], None))
+            position += len(job.writes)
+        return settled
+
+    @staticmethod
+    def _settle(job: _Job) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
+        assert job.work is not None
+        try:
+            return job.future, job.work(), None
+        except Exception as error:
+            return job.future, None, error
+
+
+def _deliver(settled: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    for future, value, error in settled:
+        if future.done():
+            continue
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
