@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from opledger.rules.model import Means
 from opledger.rules.values import Condition, Pick, Template
@@ -20,6 +20,10 @@ Mechanism = Literal["none", "header", "query", "body", "client_id", "unique_name
 StrategyName = Literal["resend", "get", "list", "singleton"]
 SameBody = Literal["replay_original", "return_current", "duplicate_error"]
 ResultFormat = Literal["json", "jsonl", "csv", "binary"]
+TimeUnit = Literal["s", "ms", "rfc3339"]
+
+KEPT: Final = timedelta(days=365)
+"""How long a token is taken to be known where the provider knows it as long as it keeps the job's record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Idempotency:
     name: str | None = None  #: header or query name, or a JSON Pointer into the body
     max_length: int = 255
     memory: timedelta | None = None  #: None = unknown: a resend is never allowed
+    while_record_exists: bool = False  #: the token is known as long as the job's record is (instead of `memory`)
     resend_adds: Mapping[str, str] = field(default_factory=dict)
     same_body: SameBody | None = None
     duplicate_when: Condition | None = None
@@ -84,7 +89,7 @@ class Strategy:
     match: Condition | None = None
     item_state: Pick | None = None
     item_created_at: Pick | None = None
-    created_at_unit: Literal["s", "ms", "rfc3339"] = "rfc3339"
+    created_at_unit: TimeUnit = "rfc3339"
     next_page: Pick | None = None
     page_param: str | None = None
     max_pages: int = 100
@@ -113,7 +118,7 @@ class Status:
     timeout: timedelta = timedelta(seconds=20)
     state: tuple[Pick, ...] = ()  #: several are joined by "/"
     updated_at: Pick | None = None
-    updated_at_unit: Literal["s", "ms", "rfc3339"] = "rfc3339"
+    updated_at_unit: TimeUnit = "rfc3339"
     progress: Mapping[str, Pick] = field(default_factory=dict)
     error: tuple[Pick, ...] = ()
     not_visible_for: timedelta = timedelta(seconds=60)
@@ -238,6 +243,8 @@ class Contract:
         when it first saw the request, and our last resend must arrive well inside (invariant I4).
         """
         idempotency = self.create.idempotency
+        if idempotency.mechanism != "none" and idempotency.while_record_exists:
+            return KEPT
         if idempotency.mechanism == "none" or idempotency.memory is None:
             return None
         margin = max(idempotency.memory / 10, self.create.timeout)
@@ -249,17 +256,32 @@ class Contract:
 class ContractProblem:
     """One thing wrong in a contract file."""
 
-    key: str
+    key: str  #: "" for the file as a whole
     line: int | None
     message: str
+
+    def __str__(self) -> str:
+        """Where, and what: ``line 12, create.path: must …``."""
+        where = [*([] if self.line is None else [f"line {self.line}"]), *([self.key] if self.key else [])]
+        return f"{', '.join(where)}: {self.message}" if where else self.message
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantees:
-    """What the contract lets us promise, in the words of the approval screen."""
+    """What the contract lets us promise, in the words of the approval screen. All values are JSON-native."""
 
     create: Mapping[str, Any]
     cancel: Mapping[str, Any]
     result: Mapping[str, Any]
     webhooks: Mapping[str, Any]
     gaps: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape of ``contract check --json``."""
+        return {
+            "create": dict(self.create),
+            "cancel": dict(self.cancel),
+            "result": dict(self.result),
+            "webhooks": dict(self.webhooks),
+            "gaps": list(self.gaps),
+        }

@@ -1,0 +1,84 @@
+"""What the contract format knows and this version cannot drive.
+
+Such keys are read as strictly as all others, and then refused, so that a contract never promises what does not happen.
+A version that learns one of them deletes its line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opledger.rules.contract_reader import Problems
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """One thing that cannot be driven: at this key, where its raw value fits."""
+
+    key: tuple[str, ...]
+    fits: Callable[[Any], bool]
+    what: str
+
+
+def _given(value: Any) -> bool:
+    return True
+
+
+def _true(value: Any) -> bool:
+    return value is True
+
+
+def _is(word: str) -> Callable[[Any], bool]:
+    return lambda value: bool(value == word)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _other_than_succeeded(value: Any) -> bool:
+    return value not in (["succeeded"], "succeeded")
+
+
+def _not_none(value: Any) -> bool:
+    return bool(value != "none")
+
+
+def _names_a_secret(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(isinstance(text, str) and "{secret." in text for text in value.values())
+
+
+NOT_YET: Final[tuple[NotYet, ...]] = (
+    NotYet(("auth", "kind"), _is("sigv4"), 'kind = "sigv4"'),
+    NotYet(("auth", "kind"), _is("oauth2_client_credentials"), 'kind = "oauth2_client_credentials"'),
+    NotYet(("create", "body"), _is("multipart"), 'body = "multipart"'),
+    NotYet(("create", "body"), _is("file"), 'body = "file"'),
+    NotYet(("create", "steps"), _given, "a create of several steps"),
+    NotYet(("create", "fields"), _names_a_secret, "a {secret.NAME} in a field"),
+    NotYet(("create", "idempotency", "mechanism"), _is("two_phase"), 'mechanism = "two_phase"'),
+    NotYet(("status",), _is("none"), 'status = "none"'),
+    NotYet(("resume",), _given, "a resume call"),
+    NotYet(("result", "single_use"), _true, "a result that can be read only once"),
+    NotYet(("result", "auth"), _is_table, "a result with credentials of its own"),
+    NotYet(("result", "schema"), _given, "a schema for the result"),
+    NotYet(("result", "also"), _given, "a second result file"),
+    NotYet(("result", "error_row_when"), _given, "looking for error rows in the result"),
+    NotYet(("result", "collect_in"), _other_than_succeeded, "collecting the result of a job that did not succeed"),
+    NotYet(("result", "items"), _given, "reading the outcome of each item"),
+    NotYet(("webhook", "scheme"), _not_none, "receiving webhooks"),
+)
+
+
+def check(document: Mapping[str, Any], problems: Problems) -> None:
+    """Note every thing in the document that this version cannot drive."""
+    for entry in NOT_YET:
+        value: Any = document
+        for part in entry.key:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is not None and entry.fits(value):
+            problems.add(
+                entry.key,
+                f"{entry.what} cannot be driven by this version yet; remove it or wait for the version that can",
+            )
