@@ -21,6 +21,7 @@ from opledger.rules.values import MISSING, Condition, ConditionError, Pick
 
 CREDENTIALS: Final = (401, 403)
 WORD_LIMIT: Final = 200
+ID_LIMIT: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +113,21 @@ def open_page(answer: Answer, contract: Contract, op: Operation) -> Page:
         page.is_json = True
     except jsontext.JsonError as error:
         page.why_not_json = f"the answer is not usable JSON: {error}"
-        page.document = answer.body[:65536].decode("utf-8", "replace")
+        page.document = answer.body[:65536].decode("utf-8", "replace").replace("\0", "\\u0000")
     return page
 
 
 def text_id(value: Any) -> str | None:
     """Return a job id as text, exactly as received, or None where the value cannot be an id.
 
-    Integers keep all digits (B19); floats, booleans, null and blank texts are no ids.
+    Integers keep all digits (B19); floats, booleans, null, blank and absurdly long texts are no ids, nor is one with
+    a NUL in it, which no database keeps.
     """
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, str) and value.strip() and len(value) <= 1024:
+    if isinstance(value, str) and value.strip() and "\0" not in value and len(value.encode()) <= ID_LIMIT:
         return value
     return None
 
@@ -143,9 +145,8 @@ def word_of(value: Any) -> str:
     """Return a provider's state word as text, verbatim (cut at a sane length)."""
     if value is MISSING:
         return "(missing)"
-    if isinstance(value, str):
-        return value[:WORD_LIMIT]
-    return jsontext.dumps(value).decode()[:WORD_LIMIT]
+    word = value if isinstance(value, str) else jsontext.dumps(value).decode()
+    return word[:WORD_LIMIT].replace("\0", "\\u0000")
 
 
 def means_of(contract: Contract, word: str) -> Means:
@@ -160,25 +161,9 @@ def short(page: Page) -> str:
 
 def wait_until(page: Page) -> tuple[datetime | None, str | None]:
     """Return when the provider asks to be called again, and where it said so. Absurd values are capped later."""
-    headers, at = page.answer.headers, page.answer.answered_at
-    for pick in page.contract.poll.hints or _DEFAULT_HINTS:
-        value = page.pick(pick)
-        if value is MISSING:
-            continue
-        pause: timedelta | None
-        if pick.header == "retry-after":
-            pause = schedule.retry_after(str(value), at, headers.get("date"))
-        elif pick.header is not None and pick.header.endswith("-ms"):
-            pause = schedule.retry_after_ms(str(value))
-        else:
-            pause = schedule.body_seconds(value)
-        if pause is not None:
-            name = "Retry-After" if pick.header == "retry-after" else pick.text
-            try:
-                return at + pause, f"{name}: {str(value)[:60]}"
-            except OverflowError:
-                return datetime.max.replace(tzinfo=UTC), f"{name}: {str(value)[:60]}"
-    return None, None
+    at = page.answer.answered_at
+    found = schedule.read_hint(page.contract.poll.hints or _DEFAULT_HINTS, page.document, page.answer.headers, at)
+    return (None, None) if found is None else (at + found[0], found[1])
 
 
 _DEFAULT_HINTS: Final = (Pick.parse("header:retry-after-ms"), Pick.parse("header:retry-after"))
