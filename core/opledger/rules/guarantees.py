@@ -1,0 +1,289 @@
+"""What a contract lets us promise, and every gap, in the words that an approver reads before approving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from opledger.rules.contract import Contract, Guarantees, Result, Strategy
+from opledger.rules.contract_checks import compares_reference
+from opledger.rules.durations import format_duration, write_duration
+from opledger.rules.model import FAILURE_MEANS, Means
+
+Grade = Literal["server_enforced", "bounded", "two_phase", "lookup_strong", "lookup_weak", "none"]
+
+_OUR_OWN_ID: Final = ("client_id", "put_resource")  # the token is the job's identity, so it lasts as long as the job
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_DAY: Final = timedelta(days=1)
+
+_GRADES: Final[dict[Grade, str]] = {
+    "server_enforced": "yes, enforced by the provider for as long as it keeps the job's record",
+    "bounded": "yes, enforced by the provider for a limited time",
+    "two_phase": "yes, because the first call starts nothing",
+    "lookup_strong": "by look-up: the provider enforces nothing, but the job can be found by our own reference",
+    "lookup_weak": "hardly: the provider enforces nothing, and a look-up finds jobs that may not be ours",
+    "none": "no: the provider enforces nothing and cannot be asked",
+}
+
+
+def guarantees(contract: Contract) -> Guarantees:
+    """Return the guarantee report of a contract."""
+    return Guarantees(
+        create=_create(contract),
+        cancel=_cancel(contract),
+        result=_result(contract),
+        webhooks={"supported": False, "verifiable": False, "scheme": "none"},
+        gaps=(*_create_gaps(contract), *_running_gaps(contract), *_result_gaps(contract), *_other_gaps(contract)),
+    )
+
+
+def at_most_once(contract: Contract) -> Grade:
+    """Say how far the provider lets us show that one wish makes at most one job."""
+    idempotency = contract.create.idempotency
+    if idempotency.mechanism != "none":
+        if idempotency.memory is not None:
+            return "bounded"
+        if idempotency.while_record_exists or idempotency.mechanism in _OUR_OWN_ID:
+            return "server_enforced"
+        if idempotency.mechanism == "unique_name":
+            return "bounded"
+    strengths = {strength(strategy) for strategy in contract.reconcile}
+    return "lookup_strong" if "strong" in strengths else "lookup_weak" if "weak" in strengths else "none"
+
+
+def strength(strategy: Strategy) -> Literal["strong", "weak"] | None:
+    """Say how much a look-up that finds one job proves: strong where it goes by our own reference. None: no look-up."""
+    if strategy.strategy == "resend":
+        return None
+    if strategy.strategy == "get" or (strategy.strategy == "list" and compares_reference(strategy.match)):
+        return "strong"
+    return "weak"
+
+
+def _create(contract: Contract) -> dict[str, Any]:
+    idempotency = contract.create.idempotency
+    return {
+        "at_most_once": at_most_once(contract),
+        "for": None if idempotency.memory is None else span(idempotency.memory),
+        "conditions": _conditions(contract),
+        "lost_answer": _lost_answer(contract),
+        "mechanism": idempotency.mechanism,
+        "billable": contract.safety.billable,
+    }
+
+
+def _conditions(contract: Contract) -> str:
+    idempotency = contract.create.idempotency
+    grade = at_most_once(contract)
+    if grade == "server_enforced":
+        return "The job's record at the provider must not be deleted while the operation is open."
+    if grade == "bounded" and idempotency.memory is None:
+        return "Holds as long as a job with our name exists at the provider; nothing is resent after a lost answer."
+    if grade == "bounded":
+        window = contract.resend_window
+        last = (
+            "nothing is resent"
+            if window is None
+            else f"nothing is resent later than {format_duration(window)} after it"
+        )
+        return f"The provider knows a token for {span(idempotency.memory or _DAY)} from the first send; {last}."
+    if grade == "lookup_strong":
+        return "After a lost answer the provider is asked for a job with our reference before anything else is done."
+    if grade == "lookup_weak":
+        return "A job that a look-up finds may be somebody else's; a person should compare it."
+    return "Cannot be guaranteed."
+
+
+def _lost_answer(contract: Contract) -> str:
+    """Say what a create leads to whose answer was lost."""
+    steps: list[str] = []
+    for strategy in contract.reconcile:
+        if strategy.strategy == "resend":
+            window = contract.resend_window or timedelta(0)
+            steps.append(
+                f"the same request is sent again under the same token, until {format_duration(window)} after the first send"
+            )
+        elif strategy.strategy == "get":
+            steps.append("the job is fetched by our own id")
+        elif strategy.strategy == "list":
+            steps.append("the provider's list of jobs is searched")
+        else:
+            steps.append("the provider's current job is looked at")
+    if not steps:
+        return "A person must decide whether the job exists; nothing is sent again by itself."
+    return f"First {', then '.join(steps)}. If that settles nothing until the create deadline, a person must decide."
+
+
+def _cancel(contract: Contract) -> dict[str, Any]:
+    cancel = contract.cancel
+    if cancel is None:
+        return {"supported": False, "idempotent": None, "destroys": [], "leaves": None, "confirmed_by": None}
+    confirmed = Means.CANCELLED in _readings(contract) and "record" not in cancel.destroys
+    return {
+        "supported": True,
+        "idempotent": cancel.idempotent,
+        "destroys": list(cancel.destroys),
+        "leaves": cancel.leaves,
+        "confirmed_by": "a status read that says cancelled" if confirmed else None,
+    }
+
+
+def _result(contract: Contract) -> dict[str, Any]:
+    result = contract.result
+    return {
+        "where": _where(result),
+        "available_for": None if result is None or result.available_for is None else span(result.available_for),
+        "checks": [] if result is None else list(_checks(result)),
+        "strict": result is not None and result.strict,
+        "max_size": None if result is None else result.max_size,
+        "hosts": [urlsplit(contract.base_url).netloc, *contract.result_hosts] if result is not None else [],
+    }
+
+
+def _where(result: Result | None) -> str:
+    if result is None:
+        return "nowhere: there is no result to fetch"
+    if result.inline is not None:
+        return f"in the status answer at {result.inline.text or 'its root'}"
+    if result.url is not None:
+        return f"at the URL that the status answer names at {result.url.text}"
+    return f"at {result.path.text if result.path else '?'}"
+
+
+def _checks(result: Result) -> Iterator[str]:
+    if result.content_type:
+        yield f"content type {' or '.join(result.content_type)}"
+    if result.size is not None:
+        yield f"size from {result.size.text}"
+    if result.checksum is not None:
+        yield f"checksum {result.checksum_algorithm or 'named by its value'} from {result.checksum.text}"
+    if result.count is not None:
+        yield f"record count from {result.count.text}"
+    if result.format is not None and result.format != "binary":
+        yield f"parses as {result.format}"
+
+
+def _readings(contract: Contract) -> set[Means]:
+    return {*contract.status.words.values(), *(rule.means for rule in contract.status.rules)}
+
+
+def _create_gaps(contract: Contract) -> Iterator[str]:
+    idempotency = contract.create.idempotency
+    look_ups = [strategy for strategy in contract.reconcile if strategy.strategy != "resend"]
+    if idempotency.mechanism == "none":
+        yield "The provider takes no idempotency token: a create that is sent twice makes two jobs."
+    elif idempotency.memory is None and not idempotency.while_record_exists:
+        yield "How long the provider knows a token is unknown: nothing is ever resent under it."
+    if not look_ups:
+        after = "after a lost answer" if contract.resend_window is None else "once the token can no longer be resent"
+        yield f"There is no look-up: {after} only a person can find out whether the job exists."
+    elif not any(strategy.absence_is_proof for strategy in look_ups):
+        yield "A look-up that finds nothing proves nothing: the operation stays unknown until a person decides."
+    if any(strength(strategy) == "weak" for strategy in look_ups):
+        yield "A look-up does not go by our own reference: what it finds may be somebody else's job."
+    if idempotency.mechanism != "none" and idempotency.mismatch_when is None:
+        yield "The contract does not say how the provider reports a token that it knows with another body."
+    if idempotency.mechanism != "none" and idempotency.same_body is None:
+        yield "The contract does not say what the provider answers to the same request under the same token."
+    window = contract.resend_window
+    if window is not None and window < contract.deadlines.create:
+        yield f"Nothing can be resent later than {format_duration(window)} after the first send, before the create deadline."
+    if contract.safety.billable:
+        yield "Jobs are billed: one that is created twice, or cancelled late, is paid for."
+
+
+def _running_gaps(contract: Contract) -> Iterator[str]:
+    readings = _readings(contract)
+    cancel = contract.cancel
+    if cancel is None:
+        yield "There is no cancel: a job that was accepted cannot be stopped from here."
+    else:
+        if _cancel(contract)["confirmed_by"] is None:
+            yield "A cancellation cannot be confirmed: no status read says cancelled after it."
+        if not cancel.idempotent:
+            yield "A cancel whose answer was lost is not sent again: only a status read can show whether it worked."
+        if cancel.destroys:
+            yield f"A cancel destroys {' and '.join(f'the {what}' for what in cancel.destroys)}."
+    if contract.status.job_id is None and contract.status.path is not None:
+        yield "Status answers do not name the job, so an answer about another job is not noticed."
+    if not readings & FAILURE_MEANS:
+        yield "No word of the provider means failed: a job that fails is polled until its deadline."
+    if contract.poll.max_silence is not None:
+        yield f"The provider abandons a job that nobody polls for {span(contract.poll.max_silence)}."
+
+
+def _result_gaps(contract: Contract) -> Iterator[str]:
+    result = contract.result
+    if result is None:
+        yield "No result is fetched: success rests on the status read alone."
+        return
+    if result.checksum is None:
+        yield "The result has no checksum: damage on the way is seen only by size, count or shape."
+    if result.inline is None and result.checksum is None and result.size is None and result.count is None:
+        yield "Neither size nor count of the result is known beforehand: a cut result may look whole."
+    if not result.strict and (result.checksum or result.size or result.count):
+        yield "A checksum, size or count that is missing in an answer is noted, and the result still accepted."
+    if result.available_for is None:
+        yield "How long the result can be fetched is unknown."
+    if result.url is not None and not contract.result_hosts:
+        yield "A result on another host is not read, and a redirect is not followed: result_hosts is empty."
+
+
+def _other_gaps(contract: Contract) -> Iterator[str]:
+    yield "There are no webhooks: a change is seen at the next poll."
+    parts = urlsplit(contract.base_url)
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        yield "base_url is plain http: anybody on the way can read and change what is said."
+    if contract.auth.kind == "query":
+        yield "The credential travels in the URL, where proxies and servers log it."
+    if contract.trace_header is None:
+        yield "The provider takes no trace id: its logs can be searched only by job id."
+    if contract.verified_on is None:
+        yield "The contract does not say when somebody last checked it against the provider."
+
+
+def span(duration: timedelta) -> str:
+    """Write a duration as contracts do, a day as 24h; one that has no exact form as people say it."""
+    if duration < 2 * _DAY and duration % timedelta(hours=1) == timedelta(0) and duration:
+        return f"{duration // timedelta(hours=1)}h"
+    if duration % timedelta(milliseconds=1):
+        return format_duration(duration)
+    return write_duration(duration)
+
+
+def report_text(contract: Contract) -> str:
+    """Write the guarantee report for people, as plain text."""
+    report = guarantees(contract)
+    cancel, result = report.cancel, report.result
+    lines = [
+        f"{contract.title or contract.name} ({contract.name}, version {contract.contract_version})",
+        f"  {contract.create.method} {contract.base_url}{contract.create.path.text}",
+        "",
+        f"At most one job?    {_GRADES[at_most_once(contract)]}"
+        + (f" ({report.create['for']})" if report.create["for"] else ""),
+        f"                    {report.create['conditions']}",
+        f"A lost answer?      {report.create['lost_answer']}",
+        f"Cancel?             {_cancel_line(cancel)}",
+    ]
+    if cancel["leaves"]:
+        lines.append(f"                    It leaves: {cancel['leaves']}")
+    lines.append(
+        f"Result?             {result['where']}"
+        + (f", for {result['available_for']}" if result["available_for"] else "")
+    )
+    if result["checks"]:
+        lines.append(f"                    checked: {', '.join(result['checks'])}")
+    lines += ["Webhooks?           no", "", "Gaps" if report.gaps else "No gaps"]
+    lines += [f"  - {gap}" for gap in report.gaps]
+    return "\n".join(lines) + "\n"
+
+
+def _cancel_line(cancel: Mapping[str, Any]) -> str:
+    if not cancel["supported"]:
+        return "no"
+    confirmed = f"confirmed by {cancel['confirmed_by']}" if cancel["confirmed_by"] else "cannot be confirmed"
+    again = "may be repeated" if cancel["idempotent"] else "is sent once per intent"
+    destroys = f"; destroys {', '.join(cancel['destroys'])}" if cancel["destroys"] else ""
+    return f"yes, {confirmed}; {again}{destroys}"
