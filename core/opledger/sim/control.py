@@ -50,6 +50,7 @@ class Control:
         self.credentials_revoked = False
         self.list_loops = False
         self._commands: dict[str, Callable[[Any], None]] = {
+            "reset": self._reset,
             "plan": self._add_plan,
             "hold": self._hold,
             "release": self._release,
@@ -127,6 +128,16 @@ class Control:
         for name, command in self._commands.items():
             if name in commands:
                 command(commands[name])
+
+    def _reset(self, _: Any) -> None:
+        """``"reset": true``: forget everything, as if just started."""
+        self._holds.release()
+        self._jobs.clear()
+        self._log.clear()
+        self._plan.clear()
+        for faults in self._next.values():
+            faults.clear()
+        self.credentials_revoked = self.list_loops = False
 
     def _add_plan(self, names: Any) -> None:
         """``"plan": ["lossy", …]``: personalities of the next new wishes that do not choose their own."""

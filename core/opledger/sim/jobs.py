@@ -252,6 +252,12 @@ class Jobs:
         """The job of this flavour that was created last."""
         return next((job for job in reversed(self.by_id.values()) if job.flavour == flavour), None)
 
+    def clear(self) -> None:
+        """Forget every wish and every job."""
+        self.wishes.clear()
+        self.by_id.clear()
+        self._shared_id = None
+
     def forget_tokens(self) -> None:
         """Drop the token memory, as a provider does after its retention time."""
         for wish in self.wishes.values():

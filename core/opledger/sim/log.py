@@ -106,6 +106,10 @@ class Log:
         """The entries with a higher number."""
         return self.entries[max(0, number) :]
 
+    def clear(self) -> None:
+        """Forget all entries; numbers start again."""
+        self.entries.clear()
+
     def changed(self) -> None:
         """Wake whoever waits."""
         if self._changed is not None:

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fakes.sim import SimThread
+
+
+class Client:
+    """A client that believes everything: it sends what a test says and returns what comes back."""
+
+    def __init__(self, sim: SimThread) -> None:
+        self.sim = sim
+        self.http = httpx.Client(base_url=sim.base_url, headers=sim.headers, timeout=10)
+        self._count = 0
+
+    def create(
+        self, personality: str | None = None, variant: str | None = None, *, key: str | None = None, **body: Any
+    ) -> httpx.Response:
+        if key is None:
+            self._count += 1
+            key = f"key-{self._count}"
+        body.setdefault("client_ref", f"op_{key}")
+        if personality is not None:
+            body["_personality"] = personality
+        if variant is not None:
+            body["_variant"] = variant
+        return self.http.post("/v1/jobs", json=body, headers={"idempotency-key": key})
+
+    def started(self, personality: str, variant: str | None = None, **body: Any) -> str:
+        """Create a job whose create answer is usable, and return its id."""
+        return str(self.create(personality, variant, **body).json()["id"])
+
+    def status(self, job: str) -> httpx.Response:
+        return self.http.get(f"/v1/jobs/{httpx_quote(job)}")
+
+    def finish(self, job: str) -> None:
+        """Let so much time pass that the job has ended."""
+        self.sim.control(advance={"job": job, "seconds": 1000})
+
+    def result(self, job: str) -> httpx.Response:
+        return self.http.get(self.status(job).json()["result_url"])
+
+
+def httpx_quote(job: str) -> str:
+    from urllib.parse import quote
+
+    return quote(job, safe="")
+
+
+@pytest.fixture(scope="package")
+def running() -> Iterator[SimThread]:
+    with SimThread(seed=11) as sim:
+        yield sim
+
+
+@pytest.fixture
+def sim(running: SimThread) -> Iterator[SimThread]:
+    """A simulator without leftovers from another test."""
+    yield running
+    running.control(reset=True)
+
+
+@pytest.fixture
+def client(sim: SimThread) -> Iterator[Client]:
+    client = Client(sim)
+    with client.http:
+        yield client
