@@ -1,0 +1,274 @@
+"""URL -> `Database`: a writer that commits in whole transactions, and a pool of readers.
+
+One connection per process writes, under a lock, so that a batch is one transaction and one fsync. A transaction is a
+function of a `Tx`; it is run again as a whole when another process was in the way. After an uncertain commit nothing
+is returned before the database itself has said, on a new connection, whether the commit went through (I29).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import ClauseElement, Engine, bindparam, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable
+from opledger.store import guards, schema
+from opledger.store.postgres import PostgresServer
+from opledger.store.sqlite import SqliteFile
+from opledger.store.statements import Prepared, Tongue, Tx
+from opledger.store.tables import EVENT, OPERATION
+from opledger.store.trouble import Remedy, Trouble
+
+T = TypeVar("T")
+Work = Callable[[Tx], T]
+
+TRIES: Final = 5
+"""How often a write is tried as a whole. On SQLite each try waits two seconds for the lock."""
+
+
+def open_database(url: str, *, read_only: bool = False, create: bool = True) -> Database:
+    """Open a ledger's database, and make or upgrade its tables where that is needed and allowed.
+
+    `url` is ``sqlite:///relative``, ``sqlite:////absolute`` or ``postgresql://…``. With `create=False` nothing is
+    made. A read-only database is only read, whatever its state.
+    Raises ConfigWrong for another kind of URL, StoreUnavailable where the database cannot be used, and SchemaMismatch
+    where another version of opledger made it.
+    """
+    side = _side(url, read_only=read_only)
+    side.prepare(create=create)
+    database = Database(side)
+    try:
+        database.start(create=create)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _side(url: str, *, read_only: bool) -> SqliteFile | PostgresServer:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigWrong(
+            "OPLEDGER_DB (or --db) is no database URL; write sqlite:///path or postgresql://host/name"
+        ) from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend == "sqlite":
+        return SqliteFile(_path(parsed), read_only=read_only)
+    if backend in {"postgresql", "postgres"}:
+        return PostgresServer(parsed, read_only=read_only)
+    raise ConfigWrong(f"opledger cannot use a {backend} database; write sqlite:///path or postgresql://host/name")
+
+
+def _path(url: URL) -> Path:
+    if not url.database or url.database == ":memory:":
+        raise ConfigWrong("a database in memory would forget what it promised; name a file: sqlite:///path")
+    return Path(url.database)
+
+
+class Database:
+    """An open database. Safe to use from several threads; close it when done."""
+
+    def __init__(self, side: SqliteFile | PostgresServer) -> None:
+        self.side = side
+        self.kind = side.kind
+        self.name = side.name
+        self.read_only = side.read_only
+        self.tongue = Tongue(side.kind)
+        self._known: dict[Any, Prepared] = {}
+        self._lock = threading.Lock()
+        self._writer: Any = None
+        self._readers: Engine | None = None
+
+    def start(self, *, create: bool) -> None:
+        """Connect, and see that tables and guards are as they must be. Called once, by `open_database`."""
+        with self._readable():
+            self._readers = self.side.reading()
+            may_change = create and not self.read_only
+            if self._on_reader(lambda cursor: self._stale(cursor, may_change=may_change)):
+                schema.migrate(self.side)
+            if not self.read_only:
+                gone = self._on_reader(lambda cursor: guards.missing(self.kind, cursor))
+                if gone:
+                    raise StoreUnavailable(
+                        f"the guards of the journal in {self.name} were removed or changed ({', '.join(gone)}): "
+                        "find out by whom, run `opledger audit verify`, and restore them (see the README)"
+                    )
+
+    def _stale(self, cursor: Any, *, may_change: bool) -> bool:
+        return schema.check(schema.version(self.kind, cursor, self.name), self.name, may_change=may_change)
+
+    def close(self) -> None:
+        """Close all connections. The database can't be used afterwards."""
+        with self._lock:
+            self._drop_writer()
+            if self._readers is not None:
+                self._readers.dispose()
+                self._readers = None
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def write(self, work: Work[T]) -> T:
+        """Run `work` in one transaction that holds its locks from the start, and commit it durably.
+
+        `work` may run several times; it must not touch anything but its `Tx`. When this returns, what it wrote is on
+        disk; when it raises, nothing of it is, or (after a lost connection) nobody knows and the message says so.
+        Raises StoreUnavailable, and whatever `work` raises.
+        """
+        if self.read_only:
+            raise StoreUnavailable(f"the database {self.name} was opened for reading only; nothing was written")
+        with self._lock:
+            for left in reversed(range(TRIES)):
+                try:
+                    return self._once(work)
+                except Exception as error:
+                    trouble = self._diagnose(error, self._writer)
+                    if trouble is None:
+                        raise
+                    unreachable = trouble.remedy is Remedy.RECONNECT and self._writer is None
+                    if trouble.remedy is not Remedy.AGAIN:
+                        self._drop_writer()
+                    if trouble.remedy is Remedy.GIVE_UP or unreachable or left == 0:
+                        raise StoreUnavailable(trouble.sentence) from error
+        raise AssertionError("unreachable")  # pragma: no cover
+
+    def _once(self, work: Work[T]) -> T:
+        if self._writer is None:
+            self._writer = self.side.writing(self._ready())
+        cursor = self._writer.cursor()
+        try:
+            cursor.execute(self.side.begin)
+            tx = Tx(cursor, self.tongue, self._known)
+            try:
+                result = work(tx)
+            except BaseException:
+                self._roll_back(cursor)
+                raise
+            self._commit(cursor, tx)
+            return result
+        finally:
+            with contextlib.suppress(*self.side.errors()):
+                cursor.close()
+
+    def _commit(self, cursor: Any, tx: Tx) -> None:
+        try:
+            cursor.execute(self.side.commit_and_wake if tx.wakes else self.side.commit)
+        except BaseException as error:
+            trouble = self._diagnose(error, self._writer)
+            self._drop_writer()  # whatever it thinks of its state, nobody may build on it
+            if trouble is None or trouble.remedy is Remedy.AGAIN:
+                raise
+            unsure = f"{trouble.sentence}; it broke during a commit, so read the records again before acting on them"
+            if trouble.remedy is Remedy.GIVE_UP or tx.proof is None:
+                raise StoreUnavailable(unsure) from error
+            if not self._landed(tx.proof, unsure):
+                raise  # certainly not stored: the whole transaction may be tried again
+
+    def _landed(self, proof: tuple[str, int, bytes], unsure: str) -> bool:
+        """Ask on a new connection whether a commit whose answer was lost went through."""
+        operation_id, seq, digest = proof
+        try:
+            self._writer = self.side.writing(self._ready())
+            cursor = self._writer.cursor()
+            cursor.execute(self.side.begin)
+            tx = Tx(cursor, self.tongue, self._known)
+            # The lock waits for the old session, should it still be at work on that commit.
+            tx.all(_lock_operation, operation_id=operation_id)
+            found = tx.one(_hash_of, operation_id=operation_id, seq=seq)
+            cursor.execute("ROLLBACK")
+            cursor.close()
+        except Exception as error:
+            trouble = self._diagnose(error, self._writer)
+            self._drop_writer()
+            if trouble is None:
+                raise
+            raise StoreUnavailable(unsure) from error
+        return found is not None and bytes(found[0]) == digest
+
+    def _roll_back(self, cursor: Any) -> None:
+        try:
+            cursor.execute("ROLLBACK")
+        except self.side.errors():
+            self._drop_writer()
+
+    def _drop_writer(self) -> None:
+        if self._writer is not None:
+            with contextlib.suppress(*self.side.errors()):
+                self._writer.close()
+            self._writer = None
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, work: Work[T], *, snapshot: bool = False) -> T:
+        """Run `work`, which only reads, on a pooled connection.
+
+        With `snapshot=True` all its statements see the database at one moment. Raises StoreUnavailable, and whatever
+        `work` raises.
+        """
+
+        def reading(cursor: Any) -> T:
+            if not snapshot:
+                return work(Tx(cursor, self.tongue, self._known))
+            cursor.execute(self.side.begin_reading)
+            try:
+                return work(Tx(cursor, self.tongue, self._known))
+            finally:
+                cursor.execute("ROLLBACK")
+
+        with self._readable():
+            return self._on_reader(reading)
+
+    def _ready(self) -> Engine:
+        if self._readers is None:
+            raise StoreUnavailable(f"the database {self.name} is closed")
+        return self._readers
+
+    def _on_reader(self, work: Callable[[Any], T]) -> T:
+        connection = self._ready().raw_connection()
+        try:
+            cursor = connection.cursor()
+            try:
+                return work(cursor)
+            finally:
+                cursor.close()
+        except OpledgerError:
+            raise
+        except BaseException:
+            connection.invalidate()  # it may be in the middle of a statement
+            raise
+        finally:
+            connection.close()
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except PoolTimeout as error:
+            raise StoreUnavailable(f"all connections to {self.name} are busy; try again") from error
+        except Exception as error:
+            trouble = self._diagnose(error, None)
+            if trouble is None:
+                raise
+            raise StoreUnavailable(trouble.sentence) from error
+
+    def _diagnose(self, error: BaseException, connection: Any) -> Trouble | None:
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        return self.side.diagnose(cause, connection)
+
+
+def _lock_operation(_: Tongue) -> ClauseElement:
+    id_ = OPERATION.c.operation_id
+    return select(id_).where(id_ == bindparam("operation_id")).with_for_update()
+
+
+def _hash_of(_: Tongue) -> ClauseElement:
+    return select(EVENT.c.hash).where(
+        EVENT.c.operation_id == bindparam("operation_id"), EVENT.c.seq == bindparam("seq")
+    )

@@ -1,0 +1,1 @@
+"""Schema changes, oldest first; shipped with the package and run by `schema.migrate`."""

@@ -1,0 +1,71 @@
+"""A PostgreSQL database: how it is reached, and what every session is told."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from opledger.store import trouble
+from opledger.store.statements import Kind
+
+CHANNEL: Final = "opledger"
+"""The NOTIFY channel on which every commit that others may wait for is announced."""
+
+_SESSION: Final = (
+    "-c synchronous_commit=on "  # acknowledged means durable, whatever the server's default (F1)
+    "-c statement_timeout=30s -c lock_timeout=5s -c idle_in_transaction_session_timeout=60s "
+    "-c default_transaction_isolation=read\\ committed"
+)
+
+
+class PostgresServer:
+    """A URL, and the ways to connect to it."""
+
+    kind: Kind = "postgresql"
+    begin = "BEGIN"
+    begin_reading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    commit = "COMMIT"
+    commit_and_wake = f"NOTIFY {CHANNEL}; COMMIT"
+
+    def __init__(self, url: URL, *, read_only: bool) -> None:
+        self.url = url.set(drivername="postgresql+psycopg")
+        self.read_only = read_only
+        self.name = url.render_as_string(hide_password=True)
+
+    def prepare(self, *, create: bool) -> None:
+        """Nothing: the database is made by its administrator."""
+
+    def _engine(self, **how: Any) -> Engine:
+        session = _SESSION + (" -c default_transaction_read_only=on" if self.read_only else "")
+        arguments = {"options": session, "connect_timeout": 5, "application_name": "opledger", "autocommit": True}
+        return create_engine(self.url, connect_args=arguments, **how)
+
+    def reading(self) -> Engine:
+        """A pool of sessions, each tried before it is used."""
+        return self._engine(pool_pre_ping=True)
+
+    def migrating(self) -> Engine:
+        """Sessions of their own, for schema changes."""
+        return create_engine(self.url, connect_args={"connect_timeout": 5}, poolclass=NullPool)
+
+    def writing(self, engine: Engine) -> Any:
+        """The session for all writes of this process."""
+        fairy = engine.raw_connection()
+        fairy.detach()
+        return fairy.dbapi_connection
+
+    def diagnose(self, error: BaseException, connection: Any) -> trouble.Trouble | None:
+        """What an error of the driver means; None for anything else."""
+        import psycopg
+
+        if not isinstance(error, psycopg.Error):
+            return None
+        return trouble.of_postgres(error, self.name, closed=bool(getattr(connection, "closed", False)))
+
+    def errors(self) -> tuple[type[Exception], ...]:
+        """Everything that the driver raises."""
+        import psycopg
+
+        return (psycopg.Error,)
