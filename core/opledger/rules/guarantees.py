@@ -101,10 +101,8 @@ def _lost_answer(contract: Contract) -> str:
     steps: list[str] = []
     for strategy in contract.reconcile:
         if strategy.strategy == "resend":
-            window = contract.resend_window or timedelta(0)
-            steps.append(
-                f"the same request is sent again under the same token, until {format_duration(window)} after the first send"
-            )
+            window = format_duration(contract.resend_window or timedelta(0))
+            steps.append(f"the same request is sent again under the same token, until {window} after the first send")
         elif strategy.strategy == "get":
             steps.append("the job is fetched by our own id")
         elif strategy.strategy == "list":
@@ -189,7 +187,7 @@ def _create_gaps(contract: Contract) -> Iterator[str]:
         yield "The contract does not say what the provider answers to the same request under the same token."
     window = contract.resend_window
     if window is not None and window < contract.deadlines.create:
-        yield f"Nothing can be resent later than {format_duration(window)} after the first send, before the create deadline."
+        yield f"The last resend is possible {format_duration(window)} after the first send, before the create deadline."
     if contract.safety.billable:
         yield "Jobs are billed: one that is created twice, or cancelled late, is paid for."
 
