@@ -102,7 +102,9 @@ def _lost_answer(contract: Contract) -> str:
     for strategy in contract.reconcile:
         if strategy.strategy == "resend":
             window = format_duration(contract.resend_window or timedelta(0))
-            steps.append(f"the same request is sent again under the same token, until {window} after the first send")
+            kept = contract.create.idempotency.while_record_exists
+            until = "" if kept else f", until {window} after the first send"
+            steps.append(f"the same request is sent again under the same token{until}")
         elif strategy.strategy == "get":
             steps.append("the job is fetched by our own id")
         elif strategy.strategy == "list":
@@ -174,11 +176,14 @@ def _create_gaps(contract: Contract) -> Iterator[str]:
         yield "The provider takes no idempotency token: a create that is sent twice makes two jobs."
     elif idempotency.memory is None and not idempotency.while_record_exists:
         yield "How long the provider knows a token is unknown: nothing is ever resent under it."
-    if not look_ups:
-        after = "after a lost answer" if contract.resend_window is None else "once the token can no longer be resent"
-        yield f"There is no look-up: {after} only a person can find out whether the job exists."
+    resends = len(look_ups) < len(contract.reconcile)
+    if not look_ups and resends:
+        yield "There is no look-up: only a resend under the same token can find the job, and later only a person."
+    elif not look_ups:
+        yield "There is no look-up: after a lost answer only a person can find out whether the job exists."
     elif not any(strategy.absence_is_proof for strategy in look_ups):
-        yield "A look-up that finds nothing proves nothing: the operation stays unknown until a person decides."
+        settles = "a resend under the same token" if resends else "a person"
+        yield f"A look-up that finds nothing proves nothing: only {settles} can settle it then."
     if any(strength(strategy) == "weak" for strategy in look_ups):
         yield "A look-up does not go by our own reference: what it finds may be somebody else's job."
     if idempotency.mechanism != "none" and idempotency.mismatch_when is None:
@@ -217,15 +222,18 @@ def _result_gaps(contract: Contract) -> Iterator[str]:
     if result is None:
         yield "No result is fetched: success rests on the status read alone."
         return
+    if result.inline is not None:
+        yield "The result is part of the status answer: nothing but its presence is checked."
+        return
     if result.checksum is None:
         yield "The result has no checksum: damage on the way is seen only by size, count or shape."
-    if result.inline is None and result.checksum is None and result.size is None and result.count is None:
+    if result.checksum is None and result.size is None and result.count is None:
         yield "Neither size nor count of the result is known beforehand: a cut result may look whole."
     if not result.strict and (result.checksum or result.size or result.count):
         yield "A checksum, size or count that is missing in an answer is noted, and the result still accepted."
     if result.available_for is None:
         yield "How long the result can be fetched is unknown."
-    if result.url is not None and not contract.result_hosts:
+    if not contract.result_hosts:
         yield "A result on another host is not read, and a redirect is not followed: result_hosts is empty."
 
 
