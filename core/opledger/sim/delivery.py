@@ -56,10 +56,10 @@ class Post:
         except TimeoutError:
             return
 
-    async def hold(self, entry: Entry, receive: Receive) -> None:
-        """Wait until the answer is released or the client has gone."""
+    async def hold(self, entry: Entry, receive: Receive) -> bool:
+        """Wait until the answer is released or the client has gone. Returns whether there is still a client."""
         if entry["kind"] not in self._holds.kinds:
-            return
+            return True
         event = asyncio.Event()
         self._holds.waiting[entry["at"]] = (entry["kind"], event)
         entry["held"] = True
@@ -73,6 +73,7 @@ class Post:
             del self._holds.waiting[entry["at"]]
             entry["held"] = False
             self._log.changed()
+        return event.is_set()
 
     async def reset(self, peer: tuple[str, int]) -> None:
         """Abort the client's connection without a byte."""
@@ -106,8 +107,9 @@ class Parcel:
         if fault.note:
             self._entry["fault"] = fault.note
         try:
-            if not fault.before:
-                await self._post.hold(self._entry, receive)
+            if not fault.before and not await self._post.hold(self._entry, receive):
+                self._entry["fault"] = "client gone while held"
+                return
             if fault.delay:
                 await self._post.pause(fault.delay)
             if fault.drop:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ class Client:
     def create(
         self, personality: str | None = None, variant: str | None = None, *, key: str | None = None, **body: Any
     ) -> httpx.Response:
+        """Send a create; options of the simulation go as `_seconds=…` and so on."""
         if key is None:
             self._count += 1
             key = f"key-{self._count}"
@@ -35,24 +37,21 @@ class Client:
         return str(self.create(personality, variant, **body).json()["id"])
 
     def status(self, job: str) -> httpx.Response:
-        return self.http.get(f"/v1/jobs/{httpx_quote(job)}")
+        """Read the status once."""
+        return self.http.get(f"/v1/jobs/{quote(job, safe='')}")
 
     def finish(self, job: str) -> None:
         """Let so much time pass that the job has ended."""
         self.sim.control(advance={"job": job, "seconds": 1000})
 
     def result(self, job: str) -> httpx.Response:
+        """Ask the status for the result's address, and read it."""
         return self.http.get(self.status(job).json()["result_url"])
-
-
-def httpx_quote(job: str) -> str:
-    from urllib.parse import quote
-
-    return quote(job, safe="")
 
 
 @pytest.fixture(scope="package")
 def running() -> Iterator[SimThread]:
+    """One simulator for all tests of this folder."""
     with SimThread(seed=11) as sim:
         yield sim
 
@@ -66,6 +65,7 @@ def sim(running: SimThread) -> Iterator[SimThread]:
 
 @pytest.fixture
 def client(sim: SimThread) -> Iterator[Client]:
+    """A client with the right credentials."""
     client = Client(sim)
     with client.http:
         yield client

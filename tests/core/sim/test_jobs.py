@@ -13,6 +13,7 @@ AT = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
 
 def started(personality: str = "ideal", variant: str = "plain", **options: Any) -> Job:
+    """A job that was created at time 0."""
     jobs = Jobs(seed=1)
     order = Order(FLAVOURS["v1"], "key", "op_1", "aa", options)
     _, job = jobs.start_or_find(Wish("key", personality, variant), order, 0.0, AT)
@@ -21,6 +22,7 @@ def started(personality: str = "ideal", variant: str = "plain", **options: Any) 
 
 
 def words(job: Job, *times: float) -> list[str]:
+    """The job's word at each of these times."""
     return [job.word(time) for time in times]
 
 

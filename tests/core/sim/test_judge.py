@@ -9,7 +9,10 @@ from opledger.sim.judge import judge, verdict
 OURS = {"origin": "provider", "flavour": "v1", "personality": "ideal", "credentials_in": ["header:authorization"]}
 
 
-def create(token: str = "idem_1", job: str | None = "job_1", *, started: bool = True, **more: Any) -> dict[str, Any]:
+def create(
+    token: str | None = "idem_1", job: str | None = "job_1", *, started: bool = True, **more: Any
+) -> dict[str, Any]:
+    """A create that arrived."""
     return {
         **OURS,
         "kind": "create",
@@ -31,10 +34,12 @@ def create(token: str = "idem_1", job: str | None = "job_1", *, started: bool = 
 
 
 def cancel(job: str = "job_1", **more: Any) -> dict[str, Any]:
+    """A cancel that arrived."""
     return {**create(job=job, started=False), "kind": "cancel", "effect": "accepted", **more}
 
 
 def foreign(path: str = "/results/job_1", **more: Any) -> dict[str, Any]:
+    """A request that reached the other origin."""
     entry = create(started=False)
     entry |= {"kind": "foreign", "origin": "elsewhere", "path": path, "credentials_in": [], "authorization": False}
     return {**entry, "body_size": 0, "method": "GET", **more}
@@ -74,7 +79,10 @@ def test_a_planted_fault_is_found(log: list[dict[str, Any]], words: str) -> None
 
 def test_two_jobs_of_a_flavour_without_tokens_are_told_by_the_reference() -> None:
     """Where no token exists, the operation id in the body says that both are one wish."""
-    log = [create(token=None, flavour="none", client_ref="op_1"), create(None, "job_2", flavour="none", client_ref="op_1")]
+    log = [
+        create(token=None, flavour="none", client_ref="op_1"),
+        create(None, "job_2", flavour="none", client_ref="op_1"),
+    ]
     assert judge(log) == ["op_1 started 2 jobs: job_1, job_2"]
 
 

@@ -60,7 +60,8 @@ def test_faults_are_read_as_weights(spec: str, weights: dict[str, float]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("spec", "word"), [("lossie", "lossie"), ("lossy=much", "much"), ("lossy=0", "0"), ("lossy=-1", "-1"), ("slow=inf", "inf")]
+    ("spec", "word"),
+    [("lossie", "lossie"), ("lossy=much", "much"), ("lossy=0", "0"), ("lossy=-1", "-1"), ("slow=inf", "inf")],
 )
 def test_a_bad_fault_spec_is_a_usage_error_that_shows_the_word(spec: str, word: str) -> None:
     """A typing error must not run as a provider that behaves well."""
