@@ -65,7 +65,6 @@ _IDENTITY: Final[Mapping[str, str]] = {
 mechanism = "client_id"
 name = "/id"
 max_length = 64
-memory = "7d"
 same_body = "duplicate_error"
 duplicate_when = 'status == 409 && body.error.code == "already_exists"'
 
@@ -94,7 +93,6 @@ max_length = 64
 mechanism = "unique_name"
 name = "/name"
 max_length = 64
-memory = "7d"
 same_body = "duplicate_error"
 duplicate_when = 'status == 409 && body.error.code == "already_exists"'
 """

@@ -4,6 +4,8 @@ import tomllib
 
 import pytest
 
+from opledger.rules.contract_file import parse
+from opledger.rules.guarantees import at_most_once
 from opledger.sim.contracts import DEADLINES, contract_name, contract_text
 from opledger.sim.flavours import FLAVOURS
 from tests.core.sim.conftest import Client
@@ -27,6 +29,32 @@ def test_a_contract_tells_the_token_where_the_flavour_reads_it(flavour: str) -> 
         "body": {"body", "client_id", "unique_name"},
     }
     assert identity["mechanism"] in mechanisms[about.place]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "grade"),
+    [
+        ("v1", "bounded"),
+        ("guarded", "bounded"),
+        ("header", "bounded"),
+        ("none", "none"),
+        ("clientid", "server_enforced"),
+        ("query", "bounded"),
+        ("body", "bounded"),
+        ("unique", "bounded"),
+        ("singleton", "lookup_weak"),
+        ("inline", "bounded"),
+    ],
+)
+def test_a_contract_is_read_and_promises_what_the_flavour_keeps(flavour: str, grade: str) -> None:
+    """Every grade of "at most once" has a provider here to try it on."""
+    contract = parse(contract_text(flavour, BASE, elsewhere="http://127.0.0.1:9"), environment={})
+    assert at_most_once(contract) == grade
+
+
+def test_every_flavour_is_graded_above() -> None:
+    """A new one must say what it promises."""
+    assert len(FLAVOURS) == 10
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
