@@ -47,7 +47,7 @@ def loads(data: bytes | str, *, max_depth: int = MAX_DEPTH, max_digits: int = MA
     try:
         value = decode(text)
         if "\\u" in text and _SURROGATE.search(text):
-            _WRITE(value).encode()
+            dumps_text(value).encode()
     except JsonError:
         raise
     except json.JSONDecodeError as error:
@@ -61,13 +61,19 @@ def loads(data: bytes | str, *, max_depth: int = MAX_DEPTH, max_digits: int = MA
     return value
 
 
+dumps_text: Final = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
+"""As `dumps`, but as text, and lone surrogates pass."""
+
+
 def dumps(value: Any) -> bytes:
     """Write JSON: compact, keys sorted by code point, UTF-8, nothing escaped that need not be.
 
     The same value gives the same bytes. Raises ValueError for NaN, infinities and lone surrogates, TypeError for what
     is not JSON.
     """
-    return _WRITE(value).encode()
+    return dumps_text(value).encode()
 
 
 def dumps_inert(value: Any, *, indent: int | None = None) -> str:
@@ -143,5 +149,4 @@ def _escaped(char: str) -> str:
 
 
 _DECODE: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float).decode
-_WRITE: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _ESCAPES: Final = plain.Shapes(_escaped)
