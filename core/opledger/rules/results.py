@@ -1,0 +1,232 @@
+"""Whether a result is whole and what it should be: type, size, checksum, format, count (DESIGN §6, collect).
+
+The bytes are looked at while they stream by; nothing large is kept. However they are cut, the verdict is the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opledger.rules.contract import Contract, Result
+from opledger.rules.records import records
+from opledger.rules.values import MISSING, Pick
+
+_SIZES: Final[Mapping[str, int]] = {"md5": 16, "sha1": 20, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
+_LISTS: Final = frozenset({"content-digest", "repr-digest", "digest"})
+_STRONGEST: Final = ("sha512", "sha256", "sha384", "sha224", "sha1", "md5")
+_ITEM: Final = re.compile(r"\s*([A-Za-z0-9-]+)\s*=\s*:?([A-Za-z0-9+/_=-]*):?\s*(?:;.*)?")
+_PREFIXED: Final = re.compile(r"(md5|sha-?(?:1|224|256|384|512))\s*[:=]\s*(.+)", re.IGNORECASE)
+_OF_THE_WIRE: Final = _LISTS | {"content-length", "content-md5", "etag"}
+"""Headers that speak of the bytes as they were packed for the wire, not of what was unpacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found. `problems` are sentences: first what makes the result invalid (`ok` is False), then remarks.
+
+    `count` is the number of records where the format tells it. `checksum_failed` is worth one more fetch: a broken
+    transfer looks like that, too.
+    """
+
+    ok: bool
+    problems: tuple[str, ...]
+    sha256: str
+    size: int
+    content_type: str | None
+    count: int | None
+    checksum_failed: bool
+
+
+class Checker:
+    """Looks at one result: make it, `feed` it every byte in order, `finish`.
+
+    `status_document` is the status answer that named the result (for JSON Pointers), `headers` those of the answer
+    that brings it, with lower-case names.
+    """
+
+    def __init__(self, contract: Contract, status_document: Any | None, headers: Mapping[str, str]) -> None:
+        self._result = contract.result or Result()
+        self._document = status_document
+        self._headers = headers
+        self._wrong: list[str] = []
+        self._remarks: list[str] = []
+        self._size = 0
+        self._sha256 = hashlib.sha256()
+        self._records = records(self._result.format, self._result.error_row_when)
+        self._checksum = self._expected_checksum()
+        self._digest = hashlib.new(self._checksum[0], usedforsecurity=False) if self._checksum else None
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._size += len(chunk)
+        self._sha256.update(chunk)
+        if self._digest is not None:
+            self._digest.update(chunk)
+        self._records.feed(chunk)
+
+    def finish(self) -> Verdict:
+        """Say what was found. Call it once, after the last byte."""
+        self._records.finish()
+        self._check_type()
+        self._check_size()
+        checksum_failed = self._check_checksum()
+        if self._records.broken is not None:
+            self._wrong.append(f"the result, read as {self._result.format}: {self._records.broken}")
+        self._check_count()
+        self._remarks += self._records.notes
+        return Verdict(
+            ok=not self._wrong,
+            problems=(*self._wrong, *self._remarks),
+            sha256=self._sha256.hexdigest(),
+            size=self._size,
+            content_type=self._headers.get("content-type"),
+            count=self._records.count,
+            checksum_failed=checksum_failed,
+        )
+
+    def _missing(self, what: str) -> None:
+        """Note that the answer does not give what the contract names; a strict contract makes that a fault."""
+        (self._wrong if self._result.strict else self._remarks).append(what)
+
+    def _value(self, pick: Pick, what: str) -> Any:
+        """Return what the contract points to, or MISSING, which is then noted."""
+        coding = self._headers.get("content-encoding", "").strip().lower()
+        if pick.header in _OF_THE_WIRE and coding not in ("", "identity"):
+            self._missing(f"the {what} was not compared: {pick.text} speaks of the packed answer ({coding[:20]})")
+            return MISSING
+        value = pick.of(self._document, self._headers)
+        if value is MISSING or value is None:
+            self._missing(f"the {what} was not compared: the answer has no {pick.text}")
+            return MISSING
+        return value
+
+    def _number(self, pick: Pick, what: str) -> int | None:
+        value = self._value(pick, what)
+        if value is MISSING:
+            return None
+        number = _whole(value)
+        if number is None:
+            self._missing(f"the {what} was not compared: {pick.text} is {str(value)[:40]!r}, which is no number")
+        return number
+
+    def _check_type(self) -> None:
+        expected = self._result.content_type
+        if not expected:
+            return
+        given = self._headers.get("content-type")
+        if given is None:
+            self._missing("the content type was not compared: the answer has none")
+            return
+        bare = given.partition(";")[0].strip().lower()
+        if not any(_is_type(bare, one.lower()) for one in expected):
+            self._wrong.append(f"the content type is {bare[:80]!r}, not {' or '.join(expected)}")
+
+    def _check_size(self) -> None:
+        if self._size > self._result.max_size:
+            self._wrong.append(f"the result has {self._size} bytes; the contract takes {self._result.max_size} at most")
+        if self._result.size is None:
+            return
+        expected = self._number(self._result.size, "size")
+        if expected is not None and expected != self._size:
+            self._wrong.append(f"the result has {self._size} bytes; {self._result.size.text} says {expected}")
+
+    def _expected_checksum(self) -> tuple[str, bytes] | None:
+        pick = self._result.checksum
+        if pick is None:
+            return None
+        value = self._value(pick, "checksum")
+        if value is MISSING:
+            return None
+        found = read_digest(str(value), self._result.checksum_algorithm, listed=pick.header in _LISTS)
+        if found is None:
+            self._missing(f"the checksum was not compared: {pick.text} is {str(value)[:80]!r}, which cannot be read")
+        return found
+
+    def _check_checksum(self) -> bool:
+        if self._digest is None or self._checksum is None or self._digest.digest() == self._checksum[1]:
+            return False
+        name, expected = self._checksum
+        self._wrong.append(f"the {name} is {self._digest.hexdigest()}, not {expected.hex()} as the answer says")
+        return True
+
+    def _check_count(self) -> None:
+        if self._result.count is None:
+            return
+        expected = self._number(self._result.count, "count")
+        if expected is None:
+            return
+        found = self._records.count
+        if found is None:
+            self._remarks.append("the count was not compared: the records of this result cannot be counted")
+        elif found != expected:
+            self._wrong.append(f"the result has {found} records; {self._result.count.text} says {expected}")
+
+
+def _is_type(given: str, expected: str) -> bool:
+    kind, _, _ = given.partition("/")
+    return expected in (given, f"{kind}/*", "*/*")
+
+
+def _whole(value: Any) -> int | None:
+    """Read a size or count: a whole number, also where it is written as text or as 3.0."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,19}\s*", value, re.ASCII):
+        return int(value)
+    return None
+
+
+def read_digest(value: str, algorithm: str | None, *, listed: bool = False) -> tuple[str, bytes] | None:
+    """Return (algorithm, digest) of a checksum as it is written, or None where it cannot be read.
+
+    `listed` values name their algorithms: Content-Digest and Repr-Digest (RFC 9530) and the older Digest (RFC 3230);
+    the strongest that is known is taken, or `algorithm` where that is given. Other values are hex or base64, maybe in
+    quotes or after ``sha256:``; without an algorithm, their length tells it.
+    """
+    if not listed:
+        text = value.strip().strip('"')
+        prefixed = _PREFIXED.fullmatch(text)
+        if prefixed is not None:
+            algorithm, text = _name(prefixed.group(1)), prefixed.group(2)
+        return _decoded(text.strip(), algorithm)
+    found: dict[str, str] = {}
+    for item in value.split(","):
+        match = _ITEM.fullmatch(item)
+        if match is not None:
+            found[_name(match.group(1))] = match.group(2)
+    for name in _STRONGEST if algorithm is None else (algorithm,):
+        if name in found:
+            return _decoded(found[name], name)
+    return None
+
+
+def _name(written: str) -> str:
+    name = written.lower().replace("-", "")
+    return "sha1" if name == "sha" else name
+
+
+def _decoded(text: str, algorithm: str | None) -> tuple[str, bytes] | None:
+    names = tuple(_SIZES) if algorithm is None else (algorithm,)
+    if re.fullmatch(r"[0-9A-Fa-f]+", text):
+        for name in names:
+            if len(text) == 2 * _SIZES.get(name, 0):
+                return name, bytes.fromhex(text)
+    standard = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        raw = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    for name in names:
+        if len(raw) == _SIZES.get(name):
+            return name, raw
+    return None

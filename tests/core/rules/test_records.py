@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opledger.rules import records as module
+from opledger.rules.contract import ResultFormat
+from opledger.rules.records import Records, records
+from opledger.rules.values import Condition
+
+FORMATS: list[ResultFormat | None] = ["json", "jsonl", "csv", "binary", None]
+ODD = st.text(st.sampled_from(list('ab,;"\n\r\t|{}[]1 \\eé\ufeff')), max_size=60).map(str.encode)
+
+
+def read(form: ResultFormat | None, data: bytes, cuts: list[int] | None = None, row: str | None = None) -> Records:
+    """Feed data cut at the given places."""
+    reader = records(form, None if row is None else Condition.parse(row, frozenset({"row"})))
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts or []), len(data)]
+    for begin, end in itertools.pairwise(places):
+        reader.feed(data[begin:end])
+    reader.finish()
+    return reader
+
+
+def seen(reader: Records) -> tuple[str | None, int | None, list[str]]:
+    """All that a reader tells."""
+    return reader.broken, reader.count, reader.notes
+
+
+@given(
+    st.sampled_from(FORMATS),
+    ODD | st.binary(max_size=60),
+    st.lists(st.integers(0, 100), max_size=6),
+    st.sampled_from([None, 'row.a == "b"', "row.b == 1"]),
+)
+def test_the_cuts_between_chunks_mean_nothing(
+    form: ResultFormat | None, data: bytes, cuts: list[int], row: str | None
+) -> None:
+    """The network cuts where it likes; the same bytes must always be judged in the same way."""
+    whole = read(form, data, row=row)
+    assert seen(read(form, data, cuts, row)) == seen(whole)
+    assert seen(read(form, data, list(range(len(data))), row)) == seen(whole)
+
+
+@given(st.text(st.sampled_from(list('ab,"\n\r x')), max_size=40))
+def test_csv_rows_are_those_of_the_csv_module(text: str) -> None:
+    """People will open the file with such a reader and compare our count."""
+    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=",") if row]
+    reader = records("csv", None)
+    reader.feed(text.encode())
+    reader.finish()
+    if reader.broken is None:  # the csv module is silent about a quote that is never closed
+        assert reader.count == max(len(rows) - 1, 0)
+
+
+@given(st.lists(st.lists(st.text(st.sampled_from(list('ab,"\n\r é')), max_size=6), min_size=2, max_size=2), min_size=1))
+def test_a_csv_that_was_written_properly_has_no_problems(rows: list[list[str]]) -> None:
+    """A false alarm on a good file would send a person after nothing."""
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows(rows)
+    assert seen(read("csv", out.getvalue().encode(), row='row.zz == "never"')) in (
+        (None, len(rows) - 1, []),
+        (None, len(rows) - 1, ['record 1 (and maybe others) could not be tried against row.zz == "never"']),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "says"),
+    [
+        (b"a,b\n1,2\n", 1, None),
+        (b"a,b\r\n1,2\r\n3,4", 2, None),
+        (b"a,b\r1,2\r3,4\r", 2, None),
+        (b'a,b\n"x\n""y"",\n\nz",2\n\n', 1, None),
+        (b'a;b\n"x;\ny";2\n', 1, None),
+        (b'\xef\xbb\xbf"a";b\n1;2\n', 1, None),
+        (b"", 0, None),
+        (b'a,b\n1,"2\n3,4\n', 0, "ends inside of a quoted field"),
+    ],
+)
+def test_csv_rows_are_counted(data: bytes, count: int, says: str | None) -> None:
+    """The header is no record, a quoted line break ends none, and a cut inside of quotes is seen."""
+    reader = read("csv", data)
+    assert reader.count == count
+    assert (reader.broken or "") == "" if says is None else says in (reader.broken or "")
+
+
+def test_a_csv_that_looks_odd_is_noted() -> None:
+    """Latin-1 exports and ragged rows are common, so they are remarks and no verdicts."""
+    assert read("csv", b"a,b\n1\n2\ncaf\xe9,1\n").notes == [
+        "row 1 has 1 fields, but the first row has 2",
+        "the CSV is not UTF-8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "says"),
+    [
+        (b'{"a":1}\n{"a":2}\n', 2, None),
+        (b'\xef\xbb\xbf{"a":1}\r\n\r\n{"a":2}', 2, None),
+        (b'{"a":1}\n{"a":', 2, "line 2: this is not JSON"),
+        (b'{"a":1}\n{"a":1,"a":2}\n', 2, "line 2: the key 'a' stands twice"),
+        (b'{"a":NaN}\n', 1, "line 1: NaN is not JSON"),
+        (b"", 0, None),
+    ],
+)
+def test_json_lines_are_read_one_by_one(data: bytes, count: int, says: str | None) -> None:
+    """Each line is an answer of its own, and the first bad one is named."""
+    reader = read("jsonl", data)
+    assert reader.count == count
+    assert reader.broken is None if says is None else says in (reader.broken or "")
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "says"),
+    [
+        (b"[1, 2, 3]", 3, None),
+        (b'{"rows": [1]}', None, None),
+        (b"", None, "not JSON"),
+        (b"<html>", None, "not JSON"),
+        (b"[" * 100 + b"]" * 100, None, "deeper than 64"),
+        (b'["\xff"]', None, "not UTF-8"),
+    ],
+)
+def test_a_json_document_is_read_whole(data: bytes, count: int | None, says: str | None) -> None:
+    """The items of a list are its records."""
+    reader = read("json", data)
+    assert reader.count == count
+    assert reader.broken is None if says is None else says in (reader.broken or "")
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv"])
+def test_a_record_that_carries_an_error_is_found(form: ResultFormat) -> None:
+    """A valid file can say in its third row that the work went wrong."""
+    rows = [{"id": "1", "error": ""}, {"id": "2", "error": 'boom, "bad"'}]
+    if form == "csv":
+        out = io.StringIO(newline="")
+        csv.writer(out).writerows([["id", "error"], *[list(row.values()) for row in rows]])
+        data = out.getvalue().encode()
+    elif form == "json":
+        data = json.dumps(rows).encode()
+    else:
+        data = "\n".join(map(json.dumps, rows)).encode()
+    reader = read(form, data, row='row.error != ""')
+    assert reader.broken == 'record 2 carries an error: row.error != ""'
+    assert read(form, data, row='row.error == "never"').broken is None
+
+
+def test_a_row_is_judged_as_it_is_written() -> None:
+    """Line breaks inside of a quoted cell belong to the cell."""
+    assert read("csv", b'a,b\n1,"x\n\ny"\n', row='row.b == "x\\n\\ny"').broken is not None
+
+
+def test_a_condition_that_cannot_be_tried_is_noted_once() -> None:
+    """A column that is not there must not fill the record with a million remarks."""
+    reader = read("jsonl", b'{"a":1}\n' * 5, row='row.error != ""')
+    assert reader.broken is None
+    assert len(reader.notes) == 1
+    assert "record 1" in reader.notes[0]
+
+
+def test_what_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result of gigabytes on one line must not come to lie in memory."""
+    monkeypatch.setattr(module, "MAX_LINE", 20)
+    monkeypatch.setattr(module, "MAX_JSON", 20)
+    for form in FORMATS:
+        reader = records(form, Condition.parse("row == 1", frozenset({"row"})))
+        for _ in range(100):
+            reader.feed(b'"' + b"x" * 50)
+            assert sum(map(len, getattr(reader, "_pieces", []))) <= 20
+        reader.finish()
+    assert seen(read("jsonl", b"1\n" + b"2" * 21 + b"\n3\n")) == (
+        None, 3, ["line 2 is longer than 20 bytes and was not looked into"],
+    )  # fmt: skip
+    assert seen(read("csv", b"a\n" + b"2" * 21 + b"\n3\n"))[1:] == (
+        None, ["line 2 is longer than 20 bytes; the rows were not counted"],
+    )  # fmt: skip
+    assert seen(read("json", b"1" * 21)) == (None, None, ["the JSON is larger than 20 bytes and was not looked into"])
+    quoted = read("csv", b'a\n"' + b"xxxxxxxx\n" * 9 + b'"\n', row='row.a == "never"')
+    assert seen(quoted) == (None, 1, ["row 1 has more in it than is looked into"])
