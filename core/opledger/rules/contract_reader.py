@@ -6,6 +6,7 @@ value and returns the wanted one, or raises ValueError (mostly `Unfit`) with a m
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -61,7 +62,7 @@ def key_of(path: Path) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            quoted = part if _PLAIN_KEY.fullmatch(part) else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            quoted = part if _PLAIN_KEY.fullmatch(part) else json.dumps(part, ensure_ascii=False)
             text += f".{quoted}" if text else quoted
     return text
 

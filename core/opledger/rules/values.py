@@ -153,7 +153,17 @@ class Condition:
         functions = cel_names.unknown_functions(program.functions())
         if functions:
             raise ValueError(f"the condition calls {functions[0]}(), and there is no such function")
-        return cls(text, program)
+        condition = cls(text, program)
+        if not program.variables():
+            condition._must_be_constant()
+        return condition
+
+    def _must_be_constant(self) -> None:
+        """Evaluate a condition that depends on nothing. Raises ValueError where it can never say yes or no."""
+        try:
+            self.holds({})
+        except ConditionError as error:
+            raise ValueError(f"the condition can never hold: {error}") from error
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Evaluate. Raises ConditionError where the answer lacks a key or has another type."""

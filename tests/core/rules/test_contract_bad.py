@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from opledger.rules.contract import ContractProblem
+from opledger.rules.contract_file import ContractInvalid, parse
+
+GOOD = """\
+name = "jobs"
+base_url = "https://api.example.com"
+[create]
+method = "POST"
+path = "/jobs"
+job_id = "/id"
+[status]
+path = "/jobs/{job_id}"
+state = "/state"
+[status.states]
+succeeded = ["done"]
+failed = ["failed"]
+"""
+HERE = "#!"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """One block of contract_bad.txt."""
+
+    key: str
+    word: str
+    source: str
+
+    @property
+    def line(self) -> int:
+        """The line that must be named."""
+        (found,) = [number for number, text in enumerate(self.source.splitlines(), 1) if text.endswith(HERE)]
+        return found
+
+
+def block(text: str) -> Bad:
+    """Read one block: a heading, and what it changes in GOOD."""
+    heading, *changes = text.strip("\n").split("\n")
+    key, _, word = heading.partition(" | ")
+    lines = GOOD.splitlines()
+    at, top = len(lines), 0
+    for change in changes:
+        sign, rest = change[0], change[1:]
+        if sign == "-":
+            at = lines.index(rest)
+            del lines[at]
+        elif sign == "@":
+            at = lines.index(rest) + 1
+        elif sign == "^":
+            lines.insert(top, rest)
+            top += 1
+        else:
+            assert sign in "+>"
+            at = len(lines) if sign == ">" else at
+            lines.insert(at, rest)
+            at += 1
+    return Bad("" if key == "-" else key, word, "\n".join(lines) + "\n")
+
+
+_TEXT = (Path(__file__).parent / "contract_bad.txt").read_text(encoding="utf-8")
+CASES = [block(text) for text in _TEXT.split("\n### ")[1:]]
+
+
+def problems(source: str, **environment: str) -> tuple[ContractProblem, ...]:
+    """Everything that is wrong with a contract."""
+    with pytest.raises(ContractInvalid) as caught:
+        parse(source, name_hint="jobs.toml", environment=environment)
+    return caught.value.problems
+
+
+def test_the_contract_that_the_mistakes_are_made_in_is_good() -> None:
+    """Without this, a mistake in the frame would hide behind every expected one."""
+    assert parse(GOOD, environment={}).name == "jobs"
+    assert len(CASES) > 150
+
+
+@pytest.mark.parametrize("bad", CASES, ids=[f"{bad.key or 'file'}: {bad.word}" for bad in CASES])
+def test_a_mistake_is_reported_alone_under_its_key_and_line(bad: Bad) -> None:
+    """Whoever repairs a file needs the place, and no string of follow-up errors that vanish with the first."""
+    (problem,) = problems(bad.source)
+    assert (problem.key, problem.line) == (bad.key, bad.line)
+    assert bad.word in problem.message
+
+
+def test_all_mistakes_are_reported_at_once_and_in_the_order_of_the_file() -> None:
+    """A file is repaired in one go, not in as many runs as it has mistakes."""
+    source = GOOD.replace('"POST"', '"GET"').replace('"/state"', '"state"') + "[limits]\nrate = 5\nspeed = 1\n"
+    found = problems(source)
+    assert [problem.key for problem in found] == ["create.method", "status.state", "limits.rate", "limits.speed"]
+    assert [problem.line for problem in found] == [4, 9, 14, 15]
+
+
+def test_the_message_names_file_line_and_key_of_the_first_mistake() -> None:
+    """The one sentence on standard error must be enough to find the place."""
+    with pytest.raises(ContractInvalid) as caught:
+        parse(GOOD.replace('"POST"', '"GET"') + "x = 1\n", name_hint="jobs.toml", environment={})
+    assert str(caught.value).startswith(
+        "jobs.toml is not a contract that can be used; line 4, create.method: must be one of"
+    )
+    assert str(caught.value).endswith("(and 1 more)")
+
+
+@pytest.mark.parametrize("nested", ["[" * 5000, "[" * 90 + "]" * 90])
+def test_deep_nesting_is_a_problem_and_no_crash(nested: str) -> None:
+    """A hostile or broken file must not end the process with a RecursionError."""
+    found = problems(f"{GOOD}[var]\nx = {nested}\n")
+    assert found[0].key in ("", "var.x")
+
+
+def test_numbers_beyond_reading_are_a_problem() -> None:
+    """Python refuses to read integers of more than 4,300 digits, with a plain ValueError."""
+    (found,) = problems("name = " + "9" * 5000)
+    assert "not TOML" in found.message
+
+
+def test_bytes_that_are_no_text_are_found_on_their_line() -> None:
+    """Files are read with surrogates for such bytes, and none of them may reach a hash or a database."""
+    (found,) = problems('name = "a"\ntitle = "\udcff"\n')
+    assert (found.line, found.message) == (2, "the file is not valid UTF-8")
+
+
+def test_a_huge_file_is_refused_before_it_is_read() -> None:
+    """A contract is a page or two; megabytes are a mistake or an attack."""
+    (found,) = problems("# x\n" * 100_000)
+    assert "longer than" in found.message
+
+
+def test_what_may_be_a_secret_is_never_repeated_in_a_message() -> None:
+    """People paste keys into the wrong place; error messages end up in logs and tickets."""
+    source = GOOD.replace("https://", "https://me:hunter2@") + (
+        '[auth]\nkind = "bearer"\nsecret = "hunter2"\n[secrets]\nkey = "hunter2"\n[headers]\nCookie = "hunter2"\n'
+    )
+    found = problems(source)
+    assert len(found) == 4
+    assert not any("hunter2" in str(problem) for problem in found)
+
+
+@pytest.mark.parametrize("value", ["x\r\nY: z", "x\x00", "\udcff"])
+def test_an_environment_value_with_control_characters_is_refused(value: str) -> None:
+    """What comes from the environment ends up in URLs and headers."""
+    (found,) = problems(GOOD + '[var]\na = "${A}"\n', A=value)
+    assert (found.key, found.line) == ("var.a", 14)
+
+
+def test_an_empty_environment_variable_counts_as_not_set() -> None:
+    """As in the shell's ${NAME:-default}, so that an exported empty variable does not make an empty host."""
+    (found,) = problems(GOOD.replace("https://api.example.com", "${JOBS_URL}"), JOBS_URL="")
+    assert "JOBS_URL" in found.message
