@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass
+from datetime import date, timedelta
+
+import pytest
+
+from opledger.rules.contract import KEPT, Auth
+from opledger.rules.contract_file import ContractInvalid, digest_of, parse
+from opledger.rules.contract_not_yet import NOT_YET
+from opledger.rules.model import Means
+from tests.core.rules.contract_example import EXAMPLE, driven
+
+NOT_DRIVEN = ["resume", "result.schema", "result.error_row_when", "result.also", "result.items", "webhook.scheme"]
+
+SMALL = """\
+name = "jobs"
+base_url = "${JOBS_URL:-https://api.example.com/}"
+[var]
+account = "${ACCOUNT:-acct_1}"
+[create]
+method = "POST"
+path = "/{var.account}/jobs"
+job_id = "/id"
+[status]
+path = "/jobs/{job_id}"
+state = "/state"
+[status.states]
+succeeded = ["done"]
+"""
+
+
+def keys(source: str, **environment: str) -> list[str]:
+    """The keys of everything that is wrong."""
+    with pytest.raises(ContractInvalid) as caught:
+        parse(source, environment=environment)
+    return [problem.key for problem in caught.value.problems]
+
+
+def test_the_documented_example_fails_only_for_what_is_not_driven_yet() -> None:
+    """What cannot be driven must be named, all of it, and nothing else of the documented format may be refused."""
+    with pytest.raises(ContractInvalid) as caught:
+        parse(EXAMPLE, environment={})
+    assert [problem.key for problem in caught.value.problems] == NOT_DRIVEN
+    assert all("cannot be driven by this version yet" in problem.message for problem in caught.value.problems)
+
+
+def test_the_documented_example_is_read_value_by_value() -> None:
+    """A key that is read into the wrong place would change what is sent, with no error anywhere."""
+    contract = parse(driven(), environment={})
+    assert (contract.name, contract.title, contract.contract_version) == ("reports", "Acme reports", 1)
+    assert contract.base_url == "https://api.example.com"
+    assert contract.verified_on == date(2026, 11, 29)
+    assert contract.trace_header == "X-Trace-ID"
+    assert contract.request_id_headers == ("x-request-id",)
+    assert contract.auth == Auth("bearer", "env:REPORTS_TOKEN")
+    assert contract.headers["X-Api-Version"].text == "2026-01-01"
+    create = contract.create
+    assert (create.method, create.path.text, create.body) == ("POST", "/v1/reports", "json")
+    assert create.success == {200, 201, 202}
+    assert [pick.text for pick in create.job_id] == ["/job_id"]
+    assert create.refused == {400, 404, 405, 410, 413, 415, 422}
+    assert create.fields["/client_ref"].names == ("operation_id",)
+    assert create.error_when is not None
+    assert create.error_when.text == "has(body.errors)"
+    token = create.idempotency
+    assert (token.mechanism, token.name, token.max_length) == ("header", "Idempotency-Key", 255)
+    assert (token.memory, token.same_body) == (timedelta(hours=24), "replay_original")
+    assert token.replay_marker is not None
+    assert token.replay_marker.header == "idempotent-replayed"
+    resend, look = contract.reconcile
+    assert (resend.strategy, look.strategy) == ("resend", "list")
+    assert (look.max_pages, look.visibility_lag, look.settle) == (100, timedelta(seconds=30), timedelta(minutes=2))
+    assert (look.page_param, look.absence_is_proof) == ("cursor", False)
+    assert contract.status.words["canceled"] is Means.CANCELLED
+    assert [(rule.means, rule.when.text) for rule in contract.status.rules] == [
+        (Means.FAILED, 'body.state == "done" && has(body.error)')
+    ]
+    assert contract.status.progress["total"].pointer == ("progress", "total")
+    assert [hint.text for hint in contract.poll.hints][-1] == "/poll_after_seconds"
+    assert contract.poll.max_silence == timedelta(minutes=5)
+    assert contract.cancel is not None
+    assert (contract.cancel.method, contract.cancel.idempotent, contract.cancel.destroys) == ("DELETE", True, ())
+    result = contract.result
+    assert result is not None
+    assert (result.max_size, result.checksum_algorithm, result.format) == (2 * 1024**3, "sha256", "csv")
+    assert (result.available_for, result.timeout) == (timedelta(hours=1), timedelta(minutes=10))
+    assert contract.deadlines.collect == timedelta(minutes=15)
+    assert (contract.limits.concurrency, contract.limits.rate) == (20, 50.0)
+    assert (contract.approval_required, contract.safety.billable) == (False, True)
+    assert contract.safety.redact == ("/account", "/patient/name")
+
+
+def test_everything_that_is_not_driven_can_still_be_told_from_a_typo() -> None:
+    """A contract that waits for a later version must be right already, or it fails on the day it is needed."""
+    source = EXAMPLE.replace('schema = "', 'shcema = "').replace('id = "/custom_id"\n', "")
+    assert {"result.shcema", "result.items.id"} <= set(keys(source))
+
+
+OAUTH = """\
+[auth]
+kind = "oauth2_client_credentials"
+secret = "env:X"
+client_id = "a"
+token_url = "https://a.example/token"
+"""
+STEPS = """\
+[[create.steps]]
+name = "upload"
+method = "POST"
+path = "/files"
+effect = "none"
+capture = { file = "/id" }
+"""
+LATER = [
+    ("auth.kind", '[auth]\nkind = "sigv4"\nsecret = "env:X"\nregion = "eu-west-1"\nservice = "athena"\n'),
+    ("auth.kind", OAUTH),
+    ("create.body", '#create body = "multipart"'),
+    ("create.body", '#create body = "file"'),
+    ("create.steps", STEPS),
+    ("create.fields", '[create.fields]\n"/key" = "{secret.a}"\n[secrets]\na = "env:A"\n'),
+    ("create.idempotency.mechanism", '[create.idempotency]\nmechanism = "two_phase"\nname = "/x"\n'),
+    ("resume", '[resume]\nmethod = "POST"\npath = "/jobs/{job_id}/retry"\n'),
+    ("result.single_use", '[result]\nurl = "/u"\nsingle_use = true\n'),
+    ("result.auth", '[result]\nurl = "/u"\nauth = { kind = "bearer", secret = "env:X" }\n'),
+    ("result.schema", '[result]\nurl = "/u"\nschema = "x.json"\n'),
+    ("result.also", '[result]\nurl = "/u"\nalso = [{ name = "errors", url = "/e", optional = true }]\n'),
+    ("result.error_row_when", '[result]\nurl = "/u"\nerror_row_when = \'row.error != ""\'\n'),
+    ("result.collect_in", '[result]\nurl = "/u"\ncollect_in = ["succeeded", "cancelled"]\n'),
+    ("result.items", '[result]\nurl = "/u"\n[result.items]\nid = "/id"\n'),
+    ("webhook.scheme", '[webhook]\nscheme = "ed25519"\nsecret = ["env:A", "env:B"]\n'),
+]
+
+
+@pytest.mark.parametrize(("key", "text"), LATER, ids=[f"{key}-{index}" for index, (key, _) in enumerate(LATER)])
+def test_what_is_not_driven_is_refused_and_nothing_beside_it(key: str, text: str) -> None:
+    """Silence about a thing that will not happen is the one answer that is not allowed."""
+    if text.startswith("#create "):
+        source = SMALL.replace('job_id = "/id"', f'job_id = "/id"\n{text.removeprefix("#create ")}')
+    else:
+        source = SMALL + text
+    assert keys(source) == [key]
+
+
+def test_a_provider_without_status_reads_is_refused_for_now() -> None:
+    """With status = "none" only a webhook tells the outcome, and nothing receives webhooks yet."""
+    assert keys('status = "none"\n' + SMALL[: SMALL.index("[status]")]) == ["status"]
+
+
+def test_every_entry_of_the_list_is_tried_here() -> None:
+    """A new line in the list of what is not driven needs a contract that shows it."""
+    tried = {key for key, _ in LATER} | {"status"}
+    assert {".".join(entry.key) for entry in NOT_YET} == tried
+
+
+def test_words_stand_for_what_is_not_there() -> None:
+    """Both cancel and result can say that there is nothing, or that the result is in the status answer."""
+    contract = parse('cancel = "none"\nresult = "none"\n' + SMALL, environment={})
+    assert (contract.cancel, contract.result) == (None, None)
+    inline = parse('result = "inline:/output"\n' + SMALL, environment={}).result
+    assert inline is not None
+    assert inline.inline is not None
+    assert inline.inline.pointer == ("output",)
+    whole = parse('result = "inline:"\n' + SMALL, environment={}).result
+    assert whole is not None
+    assert whole.inline is not None
+    assert whole.inline.pointer == ()
+
+
+def test_the_environment_fills_base_url_and_variables_and_is_kept() -> None:
+    """An operation pins its contract: reading the stored text with the stored values must give the same thing."""
+    world = {"JOBS_URL": "http://127.0.0.1:9/x/", "ACCOUNT": "", "HOME": "/root"}
+    contract = parse(SMALL, environment=world)
+    assert (contract.base_url, contract.var) == ("http://127.0.0.1:9/x", {"account": "acct_1"})
+    assert contract.environment == {"JOBS_URL": "http://127.0.0.1:9/x/"}
+    again = parse(contract.source, environment=contract.environment)
+    assert again == contract
+
+
+def test_the_digest_is_of_the_text_and_of_the_values_it_used() -> None:
+    """Another host or another line is another contract; a variable that is not mentioned changes nothing."""
+    plain = parse(SMALL, environment={}).digest
+    assert parse(SMALL, environment={"OTHER": "x"}).digest == plain
+    assert parse(SMALL, environment={"ACCOUNT": "acct_2"}).digest != plain
+    assert parse(SMALL + "# x\n", environment={}).digest != plain
+    assert plain == digest_of(SMALL, {})
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", plain)
+
+
+@pytest.mark.parametrize(
+    ("memory", "window"),
+    [
+        ("24h", timedelta(hours=21, minutes=36)),
+        ("60s", timedelta(seconds=30)),
+        ("while_record_exists", KEPT),
+    ],
+)
+def test_a_token_is_resent_only_well_inside_its_memory(memory: str, window: timedelta) -> None:
+    """A resend that arrives after the provider forgot the token makes a second job (invariant I4)."""
+    token = f'[create.idempotency]\nmechanism = "body"\nname = "/key"\nmemory = "{memory}"\n'
+    contract = parse(SMALL + token + '[[reconcile]]\nstrategy = "resend"\n', environment={})
+    assert contract.resend_window == window
+
+
+def test_a_client_id_may_stand_in_the_path_instead_of_the_body() -> None:
+    """Some providers take the caller's id as the name of the resource they create."""
+    source = SMALL.replace('path = "/{var.account}/jobs"', 'path = "/jobs/{token}"')
+    contract = parse(source + '[create.idempotency]\nmechanism = "client_id"\n', environment={})
+    assert contract.create.idempotency.name is None
+
+
+def test_a_create_that_is_always_answered_at_once_needs_no_status() -> None:
+    """A synchronous provider gives no job id and has nothing to poll."""
+    source = SMALL[: SMALL.index("[status]")].replace('job_id = "/id"', "inline_when = 'status == 200'")
+    assert parse(source, environment={}).create.job_id == ()
+
+
+def test_macros_bind_their_own_names() -> None:
+    """A condition over a list needs a name for its items, which the CEL library reports as if it were free."""
+    condition = "body.items.exists(i, i.ok && body.more.all(k, k.n == i.n)) || body.x.map(i, i.y).size() > 0"
+    contract = parse(SMALL.replace('job_id = "/id"', f"job_id = \"/id\"\nerror_when = '{condition}'"), environment={})
+    assert contract.create.error_when is not None
+    assert contract.create.error_when.holds({"body": {"items": [{"ok": True, "n": 1}], "more": [{"n": 1}], "x": []}})
+
+
+@pytest.mark.parametrize(
+    ("checksum", "algorithm"),
+    [
+        ("header:x-checksum-sha256", "sha256"),
+        ("header:content-md5", "md5"),
+        ("header:content-digest", None),
+        ("/meta/sha-512", "sha512"),
+        ("/files/0/SHA1", "sha1"),
+    ],
+)
+def test_a_checksum_tells_its_algorithm_by_its_name(checksum: str, algorithm: str | None) -> None:
+    """A checksum compared by the wrong algorithm would reject every good result."""
+    contract = parse(SMALL + f'[result]\nurl = "/u"\nchecksum = "{checksum}"\n', environment={})
+    assert contract.result is not None
+    assert contract.result.checksum_algorithm == algorithm
+
+
+def test_a_contract_is_made_of_frozen_values() -> None:
+    """Operations share contracts between threads; nothing may change one after it was read."""
+
+    def frozen(value: object) -> None:
+        if is_dataclass(value) and not isinstance(value, type):
+            assert type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
+            for each in fields(value):
+                frozen(getattr(value, each.name))
+        elif isinstance(value, tuple):
+            for item in value:
+                frozen(item)
+        else:
+            assert not isinstance(value, list | set)
+
+    frozen(parse(driven(), environment={}))
