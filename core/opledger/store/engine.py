@@ -139,6 +139,19 @@ class Database:
                         raise StoreUnavailable(trouble.sentence) from error
         raise AssertionError("unreachable")  # pragma: no cover
 
+    def with_writer(self, ask: Callable[[Any], T]) -> T:
+        """Ask something of the writing connection between two transactions. Raises StoreUnavailable."""
+        with self._readable(), self._lock:
+            if self._writer is None:
+                self._writer = self.side.writing(self._ready())
+            return ask(self._writer)
+
+    @property
+    def writer_pid(self) -> int | None:
+        """The server process behind the writing connection; None on SQLite, and while there is none."""
+        info = getattr(self._writer, "info", None)
+        return None if info is None else info.backend_pid
+
     def _once(self, work: Work[T]) -> T:
         if self._writer is None:
             self._writer = self.side.writing(self._ready())

@@ -56,6 +56,11 @@ class PostgresServer:
         fairy.detach()
         return fairy.dbapi_connection
 
+    def connect(self) -> Any:
+        """A session outside the pool, for listening. The caller closes it."""
+        engine = self._engine(poolclass=NullPool)
+        return self.writing(engine)
+
     def diagnose(self, error: BaseException, connection: Any) -> trouble.Trouble | None:
         """What an error of the driver means; None for anything else."""
         import psycopg

@@ -36,14 +36,17 @@ _READABLE: Final = frozenset({*_PRAGMAS, "data_version", "journal_mode", "query_
 
 _MAY_INSERT: Final = frozenset({"answer", "contract", "event", "operation", "provider", "request", "worker"})
 _MAY_UPDATE: Final = frozenset({"operation", "provider", "worker"})
+_MAY_DELETE: Final = frozenset({"worker"})  #: a worker that signs off leaves no row behind
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """Allow what opledger does and nothing else: no deletes, no schema changes, no ATTACH, no pragma that sets."""
+    """Allow what opledger does and nothing else: no lost history, no schema changes, no ATTACH, no pragma that sets."""
     if action == sqlite3.SQLITE_INSERT:
         allowed = first in _MAY_INSERT
     elif action == sqlite3.SQLITE_UPDATE:
         allowed = first in _MAY_UPDATE
+    elif action == sqlite3.SQLITE_DELETE:
+        allowed = first in _MAY_DELETE
     elif action == sqlite3.SQLITE_PRAGMA:
         allowed = second is None and first in _READABLE
     elif action == sqlite3.SQLITE_FUNCTION:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     any_,
     bindparam,
+    cast,
     func,
     literal_column,
     select,
@@ -61,6 +62,17 @@ class Tongue:
         if self.kind == "sqlite":
             return bindparam("now", type_=BigInteger)
         return literal_column("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", BigInteger)
+
+    def later(self, one: ColumnElement[int], other: ColumnElement[int]) -> ColumnElement[int]:
+        """The later of two times, neither of them NULL."""
+        return func.max(one, other) if self.kind == "sqlite" else func.greatest(one, other)
+
+    def member(self, document: ColumnElement[Any], name: ColumnElement[Any]) -> ColumnElement[Any]:
+        """The text under a name in a flat JSON object of texts; NULL where there is none."""
+        if self.kind == "sqlite":
+            pairs = func.json_each(document).table_valued("key", "value")
+            return select(pairs.c.value).where(pairs.c.key == name).scalar_subquery()
+        return func.jsonb_extract_path_text(cast(document, postgresql.JSONB), name)
 
     def among(self, column: Column[Any], name: str) -> ColumnElement[bool]:
         """`column` is one of the values in parameter `name`; pass them through `several`."""
@@ -141,3 +153,13 @@ class Tx:
         """Run one write for many rows, given in the order of `statement.names`; how many rows it changed."""
         self.cursor.executemany(statement.text, rows)
         return self.cursor.rowcount
+
+    def clock(self) -> int | None:
+        """The server's clock in microseconds; None on SQLite, where the callers' own is the shared one."""
+        if self.tongue.kind == "sqlite":
+            return None
+        return int(self.all(_clock)[0][0])
+
+
+def _clock(tongue: Tongue) -> ClauseElement:
+    return select(tongue.clock)

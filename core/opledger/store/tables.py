@@ -72,7 +72,7 @@ class OperationRow(Base, table=True):
     __tablename__ = "operation"
     __table_args__ = (
         _index("operation_due", "contract", "next_action_at", where=DUE),
-        _index("operation_leased", "lease_expires_at", where="lease_owner IS NOT NULL"),
+        _index("operation_leased", "lease_expires_at", "next_action_at", where="lease_owner IS NOT NULL"),
         _index("operation_deadline", "contract", "deadline_at", where="deadline_at IS NOT NULL"),
         _index("operation_job", "remote_job_id", "contract", where="remote_job_id IS NOT NULL", unique=True),
         _index("operation_token", "idempotency_token", "contract", where="idempotency_token IS NOT NULL", unique=True),

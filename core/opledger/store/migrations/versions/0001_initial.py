@@ -88,7 +88,13 @@ def upgrade() -> None:
     _partial_index(
         "operation_job", "operation", ["remote_job_id", "contract"], "remote_job_id IS NOT NULL", unique=True
     )
-    _partial_index("operation_leased", "operation", ["lease_expires_at"], "lease_owner IS NOT NULL", unique=False)
+    _partial_index(
+        "operation_leased",
+        "operation",
+        ["lease_expires_at", "next_action_at"],
+        "lease_owner IS NOT NULL",
+        unique=False,
+    )
     op.create_index("operation_short", "operation", ["short_id"])
     op.create_index("operation_state", "operation", ["state", "created_at"])
     _partial_index(

@@ -1,0 +1,264 @@
+"""Leases: claiming what is due, renewing, giving back, and when to look again.
+
+A claim reads only what it takes. For each contract it reads the head of an index that holds the contract's unleased
+operations by due time; what waits, what is leased and what belongs to a full or paused provider is never visited.
+Which contracts there are is itself read from that index by jumping from one name to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, ClauseElement, ColumnElement, and_, bindparam, func, null, select, update
+
+from opledger.rules.model import State
+from opledger.store import rows
+from opledger.store.recording import heads
+from opledger.store.statements import Recipe, Tongue, Tx
+from opledger.store.tables import OPERATION
+from opledger.store.values import Claim, Claimed
+
+o: Final = OPERATION.c
+NOW: Final = bindparam("now", type_=BigInteger)
+LEASE: Final = bindparam("lease", type_=BigInteger)
+
+WAITING: Final = and_(o.lease_owner.is_(None), o.next_action_at.is_not(None))
+HELD: Final = and_(o.lease_owner.is_not(None), o.next_action_at.is_not(None))
+OF_CONTRACT: Final = o.contract == bindparam("contract")
+
+MOST_EXPIRED: Final = 1_000
+"""Most expired leases looked at in one claim: those of a few dead workers."""
+
+
+# --- statements -------------------------------------------------------------------------------------------------
+
+
+def _contracts(*_: Tongue) -> Any:
+    """The names of all contracts with unleased, planned operations, found by jumping through the index."""
+    first = select(func.min(o.contract).label("name")).where(WAITING)
+    names = first.cte("names", recursive=True)
+    other = OPERATION.alias("other")
+    following = select(func.min(other.c.contract)).where(
+        other.c.lease_owner.is_(None), other.c.next_action_at.is_not(None), other.c.contract > names.c.name
+    )
+    return names.union_all(select(following.scalar_subquery()).where(names.c.name.is_not(None)))
+
+
+def _first_due(*conditions: ColumnElement[bool]) -> Any:
+    """For each contract, when the first of its operations under some conditions is due."""
+    names = _contracts()
+    first = select(func.min(o.next_action_at)).where(o.contract == names.c.name, WAITING, *conditions)
+    return select(names.c.name, first.scalar_subquery().label("due")).where(names.c.name.is_not(None))
+
+
+def waiting(_: Tongue) -> ClauseElement:
+    """(contract, when its first operation is due)."""
+    return _first_due()  # type: ignore[no-any-return]
+
+
+def _waiting_for_no_human(_: Tongue) -> ClauseElement:
+    return _first_due(o.state != State.AWAITING_APPROVAL.value)  # type: ignore[no-any-return]
+
+
+def due(_: Tongue) -> ClauseElement:
+    """The operations of a contract that are due, earliest first."""
+    return (
+        select(o.next_action_at, o.operation_id)
+        .where(OF_CONTRACT, WAITING, o.next_action_at <= NOW)
+        .order_by(o.next_action_at)
+        .limit(bindparam("most", type_=BigInteger))
+        .with_for_update(skip_locked=True)
+    )
+
+
+def overdue(_: Tongue) -> ClauseElement:
+    """The operations of a paused contract whose deadline has passed."""
+    return (
+        select(o.next_action_at, o.operation_id)
+        .where(OF_CONTRACT, WAITING, o.deadline_at <= NOW, o.next_action_at <= NOW)
+        .order_by(o.deadline_at)
+        .limit(bindparam("most", type_=BigInteger))
+        .with_for_update(skip_locked=True)
+    )
+
+
+def expired(tongue: Tongue) -> ClauseElement:
+    """Operations that are due and whose holder let the lease run out."""
+    return (
+        select(o.next_action_at, o.operation_id, o.contract, o.deadline_at, o.lease_owner)
+        .where(o.lease_owner.is_not(None), o.lease_expires_at <= tongue.clock, o.next_action_at <= NOW)
+        .order_by(o.lease_expires_at)
+        .limit(MOST_EXPIRED)
+        .with_for_update(skip_locked=True)
+    )
+
+
+def _take(tongue: Tongue) -> ClauseElement:
+    return (
+        update(OPERATION)
+        .where(tongue.among(o.operation_id, "ids"))
+        .values(lease_owner=bindparam("owner"), lease_expires_at=tongue.clock + LEASE, lease_epoch=o.lease_epoch + 1)
+        .returning(*o)
+    )
+
+
+def _extend(tongue: Tongue) -> ClauseElement:
+    return update(OPERATION).where(tongue.among(o.operation_id, "ids")).values(lease_expires_at=tongue.clock + LEASE)
+
+
+def _give_back(tongue: Tongue) -> ClauseElement:
+    free = {"lease_owner": null(), "lease_expires_at": null()}
+    return update(OPERATION).where(tongue.among(o.operation_id, "ids")).values(free)
+
+
+def _give_back_all(_: Tongue) -> ClauseElement:
+    free = {"lease_owner": null(), "lease_expires_at": null()}
+    return update(OPERATION).where(o.lease_owner == bindparam("owner")).values(free)
+
+
+def _first_deadline(_: Tongue) -> ClauseElement:
+    return (
+        select(o.deadline_at, o.next_action_at)
+        .where(OF_CONTRACT, WAITING, o.deadline_at.is_not(None), o.state != bindparam("but"))
+        .order_by(o.deadline_at)
+        .limit(1)
+    )
+
+
+def _first_expiry(tongue: Tongue) -> ClauseElement:
+    # In the caller's time: how long the lease still lasts by the shared clock, from the caller's now.
+    ends = o.lease_expires_at - tongue.clock + NOW
+    return select(func.min(tongue.later(ends, o.next_action_at))).where(HELD)
+
+
+# --- claiming ---------------------------------------------------------------------------------------------------
+
+
+def claim(tx: Tx, ask: Claim) -> list[Claimed]:
+    """Take what is due under new leases, the longest overdue first."""
+    now = rows.to_micros(ask.now)
+    picks = [*_unleased(tx, ask, now), *_abandoned(tx, ask, now)]
+    picks.sort()
+    chosen: list[tuple[str, str | None]] = []
+    taken: dict[str, int] = {}
+    for _, operation_id, contract, previous in picks:
+        if len(chosen) == ask.limit:
+            break
+        if taken.get(contract, 0) < ask.most(contract):
+            taken[contract] = taken.get(contract, 0) + 1
+            chosen.append((operation_id, previous or None))
+    return _lease(tx, dict(chosen), ask.owner, ask.lease, now)
+
+
+_Pick = tuple[int, str, str, str]  # due at, operation, contract, previous owner or ""
+
+
+def _unleased(tx: Tx, ask: Claim, now: int) -> list[_Pick]:
+    picks: list[_Pick] = []
+    for contract, first in tx.all(waiting):
+        most = ask.most(contract)
+        if most and first <= now:
+            recipe = overdue if contract in ask.paused else due
+            found = tx.all(recipe, contract=contract, now=now, most=most)
+            picks += [(at, operation_id, contract, "") for at, operation_id in found]
+    return picks
+
+
+def _abandoned(tx: Tx, ask: Claim, now: int) -> list[_Pick]:
+    return [
+        (at, operation_id, contract, owner)
+        for at, operation_id, contract, deadline, owner in tx.all(expired, now=now)
+        if contract not in ask.paused or (deadline is not None and deadline <= now)
+    ]
+
+
+def _lease(tx: Tx, chosen: dict[str, str | None], owner: str, lease: timedelta, now: int) -> list[Claimed]:
+    if not chosen:
+        return []
+    ids = tx.tongue.several(chosen)
+    taken = {row[0]: row for row in tx.all(_take, ids=ids, owner=owner, lease=rows.span_micros(lease), now=now)}
+    return [Claimed(rows.from_row(taken[operation_id]), previous) for operation_id, previous in chosen.items()]
+
+
+def claim_one(tx: Tx, operation_id: str, owner: str, lease: timedelta, now: datetime) -> Claimed | None:
+    """Take one operation, due or not; None where there is none or its lease stands."""
+    micros = rows.to_micros(now)
+    found = tx.one(heads, ids=tx.tongue.several([operation_id]))
+    if found is None:
+        return None
+    holder, expires_at = found[3], found[5]
+    clock = tx.clock() or micros
+    if holder is not None and expires_at > clock:
+        return None
+    return _lease(tx, {operation_id: holder}, owner, lease, micros)[0]
+
+
+# --- keeping and giving back ------------------------------------------------------------------------------------
+
+
+def _ours(tx: Tx, owner: str, held: Sequence[tuple[str, int]]) -> set[str]:
+    """The operations whose lease, of exactly that take-over, still is this owner's; locked."""
+    epochs = dict(held)
+    found = tx.all(heads, ids=tx.tongue.several(epochs)) if epochs else []
+    return {row[0] for row in found if row[3] == owner and row[4] == epochs[row[0]]}
+
+
+def renew(tx: Tx, owner: str, held: Sequence[tuple[str, int]], lease: timedelta, now: datetime) -> set[str]:
+    """Extend leases; those that are still held."""
+    ours = _ours(tx, owner, held)
+    if ours:
+        tx.run(_extend, ids=tx.tongue.several(ours), lease=rows.span_micros(lease), now=rows.to_micros(now))
+    return ours
+
+
+def release(tx: Tx, owner: str, held: Sequence[tuple[str, int]]) -> set[str]:
+    """Give leases back; those that were still held."""
+    ours = _ours(tx, owner, held)
+    if ours:
+        tx.wakes = True
+        tx.run(_give_back, ids=tx.tongue.several(ours))
+    return ours
+
+
+def release_all(tx: Tx, owner: str) -> int:
+    """Give back every lease of an owner that signs off; how many there were."""
+    freed = tx.run(_give_back_all, owner=owner)
+    tx.wakes = tx.wakes or freed > 0
+    return freed
+
+
+# --- when to look again -----------------------------------------------------------------------------------------
+
+_NO_STATE: Final = ""
+
+
+def next_due(tx: Tx, now: datetime, paused: Collection[str], full: Collection[str]) -> datetime | None:
+    """When something is next to be claimed by a worker for which these contracts are paused and full."""
+    return _earliest(tx, waiting, rows.to_micros(now), paused, full, but=_NO_STATE)
+
+
+def idle_horizon(tx: Tx, now: datetime | None, paused: Collection[str]) -> datetime | None:
+    """When something becomes due without a person's doing; None where nothing ever will."""
+    micros = 0 if now is None else rows.to_micros(now)
+    if now is None:
+        micros = tx.clock() or 0
+    return _earliest(tx, _waiting_for_no_human, micros, paused, (), but=State.AWAITING_APPROVAL.value)
+
+
+def _earliest(
+    tx: Tx, recipe: Recipe, now: int, paused: Collection[str], full: Collection[str], *, but: str
+) -> datetime | None:
+    moments: list[int] = []
+    for contract, first in tx.all(recipe):
+        if contract in full or first is None:
+            continue
+        if contract not in paused:
+            moments.append(first)
+        elif (row := tx.one(_first_deadline, contract=contract, but=but)) is not None:
+            moments.append(max(row))
+    (expiry,) = tx.all(_first_expiry, now=now)[0]
+    if expiry is not None:
+        moments.append(expiry)
+    return rows.from_micros(min(moments)) if moments else None

@@ -1,0 +1,212 @@
+"""Reads for people: frozen values, pages by key, counts. Works on a database that was opened for reading only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ClauseElement,
+    ColumnElement,
+    Select,
+    Text,
+    bindparam,
+    func,
+    or_,
+    select,
+    tuple_,
+    union,
+)
+
+from opledger.errors import Refused
+from opledger.rules.journal import Row
+from opledger.rules.model import Operation
+from opledger.store import rows
+from opledger.store.directory import OPEN_STATES, open_counts
+from opledger.store.engine import Database
+from opledger.store.recording import records, unknown
+from opledger.store.statements import Tongue, Tx
+from opledger.store.tables import EVENT, OPERATION
+from opledger.store.values import Filter, Page
+
+o: Final = OPERATION.c
+SUFFIX: Final = 8
+"""How many of an id's last characters people see and may type."""
+
+MOST: Final = 100
+_BEYOND: Final = "\U0010ffff"
+
+
+def _events(_: Tongue) -> ClauseElement:
+    return (
+        select(EVENT)
+        .where(EVENT.c.operation_id == bindparam("operation_id"), EVENT.c.seq > bindparam("seq"))
+        .order_by(EVENT.c.seq)
+        .limit(bindparam("most", type_=BigInteger))
+    )
+
+
+def _by_suffix(_: Tongue) -> ClauseElement:
+    return select(o.operation_id).where(o.short_id == bindparam("suffix")).order_by(o.operation_id).limit(6)
+
+
+def _states(_: Tongue) -> ClauseElement:
+    return select(o.state, func.count()).group_by(o.state)
+
+
+def _attentions(_: Tongue) -> ClauseElement:
+    return select(o.attention_code, func.count()).where(o.attention_code.is_not(None)).group_by(o.attention_code)
+
+
+def _ids(_: Tongue) -> ClauseElement:
+    return (
+        select(o.operation_id)
+        .where(o.operation_id > bindparam("after"))
+        .order_by(o.operation_id)
+        .limit(bindparam("most", type_=BigInteger))
+    )
+
+
+class Queries:
+    """What people may ask of the ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, operation_id: str) -> Operation:
+        """One record. Raises UnknownOperation."""
+        found = self.get_many([operation_id])
+        if not found:
+            raise unknown(operation_id)
+        return found[0]
+
+    def get_many(self, operation_ids: Sequence[str]) -> list[Operation]:
+        """The records that there are, in the order asked for."""
+        ids = self._database.tongue.several(dict.fromkeys(operation_ids))
+        found = {row[0]: row for row in self._database.read(lambda tx: tx.all(records, ids=ids))}
+        return [rows.from_row(found[operation_id]) for operation_id in operation_ids if operation_id in found]
+
+    def find(self, text: str) -> Operation:
+        """The record that a person means by an id, or by the last eight characters of one.
+
+        Raises UnknownOperation, and Refused where several ids end like that (the message lists them).
+        """
+        exact = self.get_many([text])
+        if exact:
+            return exact[0]
+        ids = self._by_suffix(text)
+        if not ids:
+            raise unknown(text)
+        if len(ids) > 1:
+            raise Refused(f"several operations end in {text}: {', '.join(ids)}; give the whole id")
+        return self.get(ids[0])
+
+    def _by_suffix(self, text: str) -> list[str]:
+        if len(text) != SUFFIX:
+            return []
+
+        def work(tx: Tx) -> list[Any]:
+            return tx.all(_by_suffix, suffix=text) or tx.all(_by_suffix, suffix=text.upper())
+
+        return [row[0] for row in self._database.read(work)]
+
+    def events(self, operation_id: str, after_seq: int = 0, *, limit: int = 10_000) -> list[Row]:
+        """The journal of one operation, in order. An operation that is not there has none."""
+        found = self._database.read(lambda tx: tx.all(_events, operation_id=operation_id, seq=after_seq, most=limit))
+        return [Row(*row) for row in found]
+
+    def chains(self, *, step: int = 500) -> Iterator[tuple[Operation, list[Row]]]:
+        """Every operation with its journal, in order of id, each pair seen at one moment; for verifying all of it."""
+        after = ""
+        while True:
+            ids = self._database.read(partial(_some_ids, after=after, most=step))
+            for operation_id in ids:
+                yield self._database.read(partial(_chain, operation_id=operation_id), snapshot=True)
+            if len(ids) < step:
+                return
+            after = ids[-1]
+
+    def list(
+        self, wanted: Filter | None = None, *, limit: int = MOST, after: tuple[datetime, str] | None = None
+    ) -> Page:
+        """Operations, newest first, a page at a time; `after` is the `Page.after` of the page before."""
+        wanted = wanted or Filter()
+        values: dict[str, Any] = {}
+        statement = _listing(self._database.tongue, wanted, after, values)
+        prepared = self._database.tongue.compile(statement.limit(limit + 1))
+
+        def work(tx: Tx) -> list[Any]:
+            tx.cursor.execute(prepared.text, prepared.values(values))
+            return tx.cursor.fetchall()
+
+        found = [rows.from_row(row) for row in self._database.read(work)]
+        more = len(found) > limit
+        shown = tuple(found[:limit])
+        return Page(shown, (shown[-1].created_at, shown[-1].operation_id) if more and shown else None)
+
+    def counts(self) -> dict[str, int]:
+        """How many operations are in each state (states without any are left out)."""
+        return dict(self._database.read(lambda tx: tx.all(_states)))
+
+    def attentions(self) -> dict[str, int]:
+        """How many operations carry each attention code."""
+        return dict(self._database.read(lambda tx: tx.all(_attentions)))
+
+    def open_by_contract(self) -> dict[str, int]:
+        """How many operations of each contract have not ended."""
+        return dict(self._database.read(lambda tx: tx.all(open_counts, states=tx.tongue.several(OPEN_STATES))))
+
+
+def _some_ids(tx: Tx, *, after: str, most: int) -> list[str]:
+    return [row[0] for row in tx.all(_ids, after=after, most=most)]
+
+
+def _chain(tx: Tx, operation_id: str) -> tuple[Operation, list[Row]]:
+    record = rows.from_row(tx.all(records, ids=tx.tongue.several([operation_id]))[0])
+    return record, [Row(*row) for row in tx.all(_events, operation_id=operation_id, seq=0, most=1_000_000)]
+
+
+def _listing(tongue: Tongue, wanted: Filter, after: tuple[datetime, str] | None, values: dict[str, Any]) -> Select[Any]:
+    conditions: list[ColumnElement[bool]] = []
+
+    def where(column: Any, value: str | None) -> None:
+        if value is not None:
+            values[column.name] = value
+            conditions.append(column == bindparam(column.name, type_=Text))
+
+    where(o.contract, wanted.contract)
+    where(o.task, wanted.task)
+    where(o.requested_by, wanted.requested_by)
+    where(o.attention_code, wanted.attention_code)
+    if wanted.states:
+        values["states"] = tongue.several(wanted.states)
+        conditions.append(tongue.among(o.state, "states"))
+    if wanted.attention:
+        conditions.append(o.attention_code.is_not(None))
+    for number, (name, value) in enumerate(wanted.tags.items()):
+        values[f"tag_{number}"], values[f"tag_value_{number}"] = name, value
+        tag = tongue.member(o.tags, bindparam(f"tag_{number}", type_=Text))
+        conditions.append(tag == bindparam(f"tag_value_{number}", type_=Text))
+    if wanted.text:
+        conditions.append(o.operation_id.in_(_matching(wanted.text, values)))
+    if after is not None:
+        values["at"], values["id"] = rows.to_micros(after[0]), after[1]
+        at, id_ = bindparam("at", type_=BigInteger), bindparam("id", type_=Text)
+        # The first condition is implied, and lets the index begin at the right place.
+        conditions += [o.created_at <= at, tuple_(o.created_at, o.operation_id) < tuple_(at, id_)]
+    return select(OPERATION).where(*conditions).order_by(o.created_at.desc(), o.operation_id.desc())
+
+
+def _matching(text: str, values: dict[str, Any]) -> Any:
+    """Ids whose operation is meant by a text: each alternative by its own index."""
+    values |= {"text": text, "upper": text.upper()[-SUFFIX:], "beyond": text + _BEYOND}
+    given, beyond = bindparam("text", type_=Text), bindparam("beyond", type_=Text)
+    return union(
+        select(o.operation_id).where(o.operation_id >= given, o.operation_id < beyond),
+        select(o.operation_id).where(or_(o.short_id == bindparam("upper", type_=Text), o.short_id == given)),
+        select(o.operation_id).where(o.remote_job_id >= given, o.remote_job_id < beyond),
+        select(o.operation_id).where(o.trace_id >= given, o.trace_id < beyond),
+    )

@@ -1,0 +1,211 @@
+"""The store: open it, claim what is due, record what happened. The only way to change a record.
+
+Synchronous, and safe to call from several threads; writes of one process wait for each other. A worker calls it from
+one thread and hands in many writes at once, so that one fsync serves them all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from opledger.rules.contract import Contract
+from opledger.rules.model import Operation, StoredRequest
+from opledger.store import claims, directory, opening, recording
+from opledger.store.engine import Database, open_database
+from opledger.store.queries import Queries
+from opledger.store.statements import Tx
+from opledger.store.values import (
+    Answer,
+    Claim,
+    Claimed,
+    Declined,
+    Opening,
+    Provider,
+    Recorded,
+    WorkerLife,
+    Write,
+)
+from opledger.store.watch import Watch, watch
+
+
+class Store:
+    """One ledger's database. Every method raises StoreUnavailable where the database cannot do its part."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.queries = Queries(database)
+        self._watches = threading.local()
+        self._all_watches: list[Watch] = []
+
+    @classmethod
+    def open(cls, url: str, *, read_only: bool = False, create: bool = True) -> Self:
+        """Open (and where needed make or upgrade) a database; see `open_database`."""
+        return cls(open_database(url, read_only=read_only, create=create))
+
+    def close(self) -> None:
+        """Close all connections, also those of threads that wait for changes; they must have stopped."""
+        for one in self._all_watches:
+            one.close()
+        self._all_watches.clear()
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def open_many(self, openings: Sequence[Opening]) -> list[Recorded | Declined]:
+        """Write new operations, in one transaction, each with its own outcome.
+
+        The same operation id, or the same task and step, with the same request returns the operation that is there
+        (`existing`); with another request it is declined with BodyConflict, which names the first.
+        """
+        return self.database.write(lambda tx: opening.open_all(tx, openings))
+
+    def record_many(self, writes: Sequence[Write]) -> list[Recorded | Declined]:
+        """Record events, in one transaction, each with its own outcome; several for one operation build on each other.
+
+        Declined with LeaseLost (the fence is stale), IllegalTransition, Changed, JobIdTaken, UnknownOperation or
+        Refused. When this returns, everything recorded is durable.
+        """
+        return self.database.write(lambda tx: recording.record(tx, writes))
+
+    def exchange(self, writes: Sequence[Write], ask: Claim) -> tuple[list[Recorded | Declined], list[Claimed]]:
+        """Record events and claim what is due then, in one transaction: one fsync for both."""
+        return self.database.write(lambda tx: (recording.record(tx, writes), claims.claim(tx, ask)))
+
+    # --- leases -------------------------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        now: datetime,
+        paused: Collection[str] = (),
+        full: Collection[str] = (),
+        room: Mapping[str, int] | None = None,
+    ) -> list[Claimed]:
+        """Take due operations under new leases, the longest overdue first.
+
+        Of `paused` contracts only those whose deadline has passed, of `full` ones none, and of a contract named in
+        `room` no more than that. Leases are counted by the server's clock; on SQLite by `now`.
+        """
+        ask = Claim(owner, limit, lease, now, paused, full, room)
+        return self.database.write(lambda tx: claims.claim(tx, ask))
+
+    def claim_one(self, operation_id: str, owner: str, lease: timedelta, now: datetime) -> Claimed | None:
+        """Take one operation, due or not; None where there is none or somebody holds it."""
+        return self.database.write(lambda tx: claims.claim_one(tx, operation_id, owner, lease, now))
+
+    def renew(self, owner: str, held: Sequence[tuple[str, int]], lease: timedelta, now: datetime) -> set[str]:
+        """Extend leases, given as (operation id, epoch); returns the ids that are still held."""
+        return self.database.write(lambda tx: claims.renew(tx, owner, held, lease, now)) if held else set()
+
+    def release(self, owner: str, held: Sequence[tuple[str, int]]) -> set[str]:
+        """Give leases back, given as (operation id, epoch); returns the ids that were still held."""
+        return self.database.write(lambda tx: claims.release(tx, owner, held)) if held else set()
+
+    def next_due(self, now: datetime, paused: Collection[str] = (), full: Collection[str] = ()) -> datetime | None:
+        """When there is next something to claim: a planned action or deadline, or a lease that runs out."""
+        return self.database.read(lambda tx: claims.next_due(tx, now, paused, full))
+
+    def idle_horizon(self, now: datetime | None = None) -> datetime | None:
+        """When something becomes due without a person's doing; None where nothing will.
+
+        Polls, deadlines and the leases of dead workers count; approvals do not, and of paused providers only deadlines.
+        """
+        return self.database.read(lambda tx: claims.idle_horizon(tx, now, directory.paused(tx)))
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def get(self, operation_id: str) -> Operation:
+        """One record. Raises UnknownOperation. `queries` holds the other reads for people."""
+        return self.queries.get(operation_id)
+
+    def request_of(self, operation_id: str) -> StoredRequest:
+        """The create request, exactly as it was stored at submit. Raises UnknownOperation."""
+        return self.database.read(lambda tx: directory.request_of(tx, operation_id))
+
+    def answer(self, sha256: str) -> Answer | None:
+        """A stored answer by the hash that events cite, or None."""
+        return self.database.read(lambda tx: directory.answer(tx, sha256))
+
+    # --- contracts, workers, providers --------------------------------------------------------------------------
+
+    def pin_contract(self, contract: Contract) -> None:
+        """Keep this version of a contract for the operations that are submitted under it."""
+        self.database.write(lambda tx: directory.pin_contract(tx, contract))
+
+    def contract_source(self, digest: str) -> tuple[str, Mapping[str, str]] | None:
+        """The text of a pinned contract and the environment values it used, or None."""
+        return self.database.read(lambda tx: directory.contract_source(tx, digest))
+
+    def heartbeat(
+        self,
+        name: str,
+        host: str,
+        pid: int,
+        at: datetime,
+        *,
+        started: datetime | None = None,
+        lateness: timedelta = timedelta(0),
+    ) -> None:
+        """Note that a worker is alive, and how late it is; `started` counts at its first sign of life."""
+        life = WorkerLife(name, host, pid, started or at, at, lateness)
+        self.database.write(lambda tx: directory.heartbeat(tx, life))
+
+    def farewell(self, name: str) -> None:
+        """Sign a worker off: its leases are given back and it leaves the list."""
+
+        def leave(tx: Tx) -> None:
+            claims.release_all(tx, name)
+            directory.leave(tx, name)
+
+        self.database.write(leave)
+
+    def workers(self) -> list[WorkerLife]:
+        """The workers that gave a sign of life within a day and did not sign off."""
+        return self.database.read(directory.workers)
+
+    def pause_provider(self, contract: str, by: str, reason: str, at: datetime) -> bool:
+        """Stop all calls to a provider; False where they were stopped already, by somebody whose reason stands."""
+        return self.database.write(lambda tx: directory.pause(tx, contract, by, reason, at))
+
+    def resume_provider(self, contract: str, by: str, reason: str, at: datetime) -> bool:
+        """Allow calls to a provider again; False where they were not stopped."""
+        return self.database.write(lambda tx: directory.resume(tx, contract, by, reason, at))
+
+    def paused(self) -> dict[str, str]:
+        """The paused providers, and why."""
+        return self.database.read(directory.paused)
+
+    def providers(self) -> list[Provider]:
+        """All providers of this ledger, with their state and how many operations are open."""
+        return self.database.read(directory.providers)
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    def wait_for_change(
+        self, timeout: float, stop: threading.Event | None = None, *, others_only: bool = False
+    ) -> bool:
+        """Block until somebody has written since this thread's last call; False after `timeout` seconds, or on `stop`.
+
+        With `others_only`, what this store itself wrote does not count: for a worker, which knows that already.
+        The first call of a thread returns at once: nobody knows what it has missed.
+        """
+        mine: dict[bool, Watch] = self._watches.__dict__
+        if others_only not in mine:
+            mine[others_only] = watch(self.database, others_only=others_only)
+            self._all_watches.append(mine[others_only])
+        return mine[others_only].wait(timeout, stop or threading.Event())

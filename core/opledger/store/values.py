@@ -1,0 +1,195 @@
+"""What is handed to the store and what comes back: frozen values, without a trace of SQL."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from opledger.errors import OpledgerError, Refused
+from opledger.rules.evidence import Evidence, Submitted
+from opledger.rules.model import Actor, Operation, Plan, StoredRequest
+
+
+class Changed(Refused):
+    """The record is not as the caller saw it; look again before deciding."""
+
+    code: ClassVar[str] = "changed"
+
+
+class JobIdTaken(Refused):
+    """The provider gave one job id to two operations."""
+
+    code: ClassVar[str] = "job_id_taken"
+
+    def __init__(self, message: str, other_operation_id: str) -> None:
+        super().__init__(message)
+        self.other_operation_id = other_operation_id
+
+
+class TokenTaken(Refused):
+    """Another operation of this provider already has this idempotency token."""
+
+    code: ClassVar[str] = "token_taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Whose lease a write stands on, and which take-over of it."""
+
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A provider's answer as it is kept: sanitised and capped. Stored once for all events that cite it."""
+
+    sha256: str  #: hex, over `body`
+    body: bytes
+    content_type: str | None
+    size: int  #: bytes that were received, before sanitising and capping
+    truncated: bool
+
+    @classmethod
+    def of(cls, body: bytes, content_type: str | None = None, *, size: int | None = None) -> Answer:
+        """An answer with its hash; `size` where fewer bytes are kept than came."""
+        full = len(body) if size is None else size
+        return cls(hashlib.sha256(body).hexdigest(), body, content_type, full, truncated=full > len(body))
+
+
+PlanNext = Callable[[Operation], Plan | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One event to record, and the conditions under which it may be.
+
+    `plan` says what happens next, given the record after the event; it may be called more than once and must be pure.
+    """
+
+    operation_id: str
+    evidence: Evidence
+    actor: Actor
+    at: datetime
+    cause: str
+    plan: PlanNext
+    reason: str | None = None
+    fence: Fence | None = None  #: refused with LeaseLost unless this lease still stands
+    live: bool = False  #: a permit: refused also where the lease has run out, though nobody took it
+    expected_version: int | None = None  #: refused with `Changed` where the record has moved on
+    basis: Operation | None = None  #: the writer's copy; spares a read where it is still the truth
+    release: bool = False  #: give the lease back with this write
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A new operation: its first event, and the request exactly as it will be sent."""
+
+    operation_id: str
+    evidence: Submitted
+    request: StoredRequest
+    actor: Actor
+    at: datetime
+    cause: str
+    plan: PlanNext
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The event is durable; `operation` is the record after it. `existing`: it was there before this call."""
+
+    operation: Operation
+    seq: int
+    existing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Nothing was written, and why; `operation` is the record as it stands, where there is one."""
+
+    error: OpledgerError
+    operation: Operation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An operation under a new lease (`operation.lease`).
+
+    `taken_from` names the owner whose lease ran out without being given back; it may be a process of the same name.
+    """
+
+    operation: Operation
+    taken_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Which due operations a worker wants."""
+
+    owner: str
+    limit: int
+    lease: timedelta
+    now: datetime
+    paused: Collection[str] = ()  #: contracts of which only operations with a passed deadline are due
+    full: Collection[str] = ()  #: contracts of which nothing is wanted
+    room: Mapping[str, int] | None = None  #: most operations of a contract; a contract that is not named has no limit
+
+    def most(self, contract: str) -> int:
+        """How many operations of a contract are wanted."""
+        if contract in self.full:
+            return 0
+        room = self.limit if self.room is None else self.room.get(contract, self.limit)
+        return max(0, min(room, self.limit))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLife:
+    """A worker and its last sign of life."""
+
+    name: str
+    host: str
+    pid: int
+    started: datetime
+    heartbeat: datetime
+    lateness: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Whether calls to a provider are stopped, by whom, why and since when."""
+
+    contract: str
+    state: str  #: open or paused
+    by: str | None = None
+    reason: str | None = None
+    since: datetime | None = None
+    open_operations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which operations a person wants to see; empty fields do not restrict.
+
+    `text` finds an operation id or the last characters of one, the beginning of a job id, or a trace id.
+    """
+
+    states: tuple[str, ...] = ()
+    contract: str | None = None
+    attention: bool = False
+    attention_code: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    task: str | None = None
+    requested_by: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some operations, newest first; `after` is where the next page begins, None on the last."""
+
+    operations: tuple[Operation, ...]
+    after: tuple[datetime, str] | None
