@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from opledger.errors import IllegalTransition
+from opledger.rules import attention
 from opledger.rules import evidence as e
 from opledger.rules.model import (
     FINAL_MEANS,
@@ -31,9 +32,6 @@ from opledger.rules.model import (
 )
 from opledger.rules.states import advance
 
-PERSISTENT: Final = 3
-"""How many failed reads or undelivered calls in a row make an attention."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -50,6 +48,11 @@ class Entry:
 
 Changes = dict[str, Any]
 
+_TAKES_ANSWERS: Final = frozenset(
+    {State.CREATE_PENDING, State.RECONCILIATION, State.CANCEL_REQUESTED, State.CANCELLING, State.RESULT_COLLECTING}
+)
+"""States in which the outcome of an effectful call can be recorded."""
+
 
 def project(before: Operation | None, entry: Entry) -> Operation:
     """Return the record after `entry`. Does not touch next, version, head or lease: those belong to the store.
@@ -63,11 +66,7 @@ def project(before: Operation | None, entry: Entry) -> Operation:
     if before is None:  # pragma: no cover - advance refuses everything but Submitted
         raise IllegalTransition("an operation begins with Submitted")
     changes: Changes = {}
-    if (
-        before.open_call is not None
-        and isinstance(evidence, e.Answered)
-        and evidence.call_id == before.open_call.call_id
-    ):
+    if before.open_call is not None and _closes(before.open_call, evidence):
         changes["open_call"] = None
     handler = _HANDLERS.get(type(evidence))
     if handler is not None:
@@ -75,6 +74,13 @@ def project(before: Operation | None, entry: Entry) -> Operation:
     if state is not before.state:
         _entered(before, entry, state, changes)
     return replace(before, **changes) if changes else before
+
+
+def _closes(call: OpenCall, ev: e.Evidence) -> bool:
+    """Tell whether the evidence is the outcome of the open call. A status read never is."""
+    if not isinstance(ev, e.Answered) or ev.call_id != call.call_id:
+        return False
+    return call.action is Action.COLLECT or not isinstance(ev, e.Observed | e.ReadFailed)
 
 
 def _opened(entry: Entry, ev: e.Submitted, state: State) -> Operation:
@@ -112,8 +118,15 @@ def _opened(entry: Entry, ev: e.Submitted, state: State) -> Operation:
 def _entered(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     """What holds on entering a state, whichever arrow led there."""
     changes["state"] = state
-    changes.setdefault("backoff", 0)
+    if state is not State.RECONCILIATION:
+        # Going there and back is one more try, not a new beginning: the waits between tries keep growing.
+        changes.setdefault("backoff", 0)
     changes.setdefault("failures", 0)
+    if state is not State.CREATE_UNKNOWN:
+        changes.setdefault("exhausted", False)
+    if state not in _TAKES_ANSWERS:
+        # Nobody waits for that answer any more; should it come, it is noted as late.
+        changes["open_call"] = None
     if state is State.CREATE_PENDING and before.create_deadline is None:
         changes["create_deadline"] = entry.at + before.create_timeout
         changes["result_deadline"] = entry.at + before.result_timeout
@@ -121,19 +134,8 @@ def _entered(before: Operation, entry: Entry, state: State, changes: Changes) ->
         changes["cancel_deadline"] = entry.at + before.cancel_timeout
     elif state is State.RESULT_COLLECTING:
         changes.setdefault("collect_deadline", entry.at + before.collect_timeout)
-    if "attention" in changes:
-        return
-    if state in NEEDS_HUMAN:
-        changes["attention"] = Attention(state, entry.at, _why(entry))
-    elif before.attention is not None:
-        changes["attention"] = None
-
-
-def _why(entry: Entry) -> str:
-    ev = entry.evidence
-    if isinstance(ev, e.DeadlinePassed):
-        return f"the {ev.which} deadline passed"
-    return getattr(ev, "why", "") or entry.reason or ev.kind
+    if "attention" not in changes:
+        _attend(before, changes, attention.on_entering(state, entry.evidence, entry.reason, entry.at))
 
 
 def _with_jobs(before: Operation, *jobs: str | None) -> tuple[str, ...]:
@@ -142,6 +144,11 @@ def _with_jobs(before: Operation, *jobs: str | None) -> tuple[str, ...]:
 
 def _counted(before: Operation, action: Action) -> Attempts:
     return replace(before.attempts, **{action.value: getattr(before.attempts, action.value) + 1})
+
+
+def _attend(before: Operation, changes: Changes, after: Attention | None) -> None:
+    if after != before.attention:
+        changes["attention"] = after
 
 
 # --- one handler for each kind of evidence that changes more than the state --------------------------------------
@@ -159,7 +166,7 @@ def _call_sent(before: Operation, entry: Entry, state: State, changes: Changes) 
     assert isinstance(ev, e.CallSent)
     changes["open_call"] = OpenCall(ev.call_id, ev.action, entry.at, ev.strategy or "")
     changes["attempts"] = _counted(before, ev.action)
-    if ev.may_create:
+    if ev.may_create or ev.action is Action.CREATE:
         changes["last_sent_at"] = entry.at
         if before.first_sent_at is None:
             changes["first_sent_at"] = entry.at
@@ -183,9 +190,7 @@ def _not_done(before: Operation, entry: Entry, state: State, changes: Changes) -
     changes["last_error"] = ev.why
     changes["backoff"] = before.backoff + 1
     changes["failures"] = before.failures + 1
-    if before.failures + 1 >= PERSISTENT and before.attention is None:
-        code = "throttled" if isinstance(ev, e.Throttled) else "not_delivered"
-        changes["attention"] = Attention(code, entry.at, ev.why)
+    _attend(before, changes, attention.after_undelivered(before, ev, entry.at))
     if ev.action is Action.CANCEL and before.cancel is not None:
         changes["cancel"] = replace(before.cancel, undelivered=True)
 
@@ -196,7 +201,9 @@ def _refused(before: Operation, entry: Entry, state: State, changes: Changes) ->
     changes["last_error"] = ev.why
     if state is State.CREATE_UNKNOWN:
         changes["exhausted"] = True
-        changes["attention"] = Attention(state, entry.at, f"the resend was refused ({ev.why}); the first one is unknown")
+        changes["attention"] = Attention(
+            state, entry.at, f"the resend was refused ({ev.why}); the first one is unknown"
+        )
 
 
 def _accepted(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
@@ -242,25 +249,16 @@ def _inconclusive(before: Operation, entry: Entry, state: State, changes: Change
 def _proven_absent(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     changes["absent_since"] = None
     changes["strategy"] = 0
+    # Proven after our last send, so no earlier one left anything behind either.
+    changes["duplicate_accepted"] = False
 
 
 def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     ev = entry.evidence
     assert isinstance(ev, e.Observed)
     changes["attempts"] = _counted(before, Action.OBSERVE)
-    contradiction = (
-        state in TERMINAL
-        and ev.means is not Means.UNKNOWN
-        and before.remote_means is not None
-        and ev.means is not before.remote_means
-    )
-    if state in TERMINAL:
-        if contradiction:
-            changes["attention"] = Attention(
-                "final_state_contradicted",
-                entry.at,
-                f"the provider now says {ev.remote_state}, after {before.remote_state}; the record stays as it is",
-            )
+    if before.state in TERMINAL:
+        _attend(before, changes, attention.after_late_word(before, ev, entry.at))
         return
     changes["observed_at"] = entry.at
     changes["remote_state"] = ev.remote_state
@@ -275,22 +273,8 @@ def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -
         changes["remote_refs"] = {**before.remote_refs, **ev.refs}
     if before.cancel is not None and before.cancel.lost and ev.means not in FINAL_MEANS:
         changes["cancel"] = replace(before.cancel, reread=True)
-    _attend_to_word(before, entry, state, ev, changes)
-
-
-def _attend_to_word(before: Operation, entry: Entry, state: State, ev: e.Observed, changes: Changes) -> None:
-    if state in NEEDS_HUMAN:
-        return
-    if ev.means is Means.UNKNOWN:
-        if before.attention is None or before.attention.code != "unknown_state":
-            changes["attention"] = Attention(
-                "unknown_state", entry.at, f"the contract does not say what {ev.remote_state!r} means; polling goes on"
-            )
-    elif ev.means is Means.WAITING_HUMAN:
-        if before.attention is None or before.attention.code != "waiting_human":
-            changes["attention"] = Attention("waiting_human", entry.at, "the job waits for a person at the provider")
-    elif before.attention is not None:
-        changes["attention"] = None
+    if state not in NEEDS_HUMAN:
+        _attend(before, changes, attention.after_word(before, ev, entry.at))
 
 
 def _read_failed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
@@ -302,10 +286,8 @@ def _read_failed(before: Operation, entry: Entry, state: State, changes: Changes
     changes["last_error"] = ev.why
     changes["failures"] = before.failures + 1
     changes["backoff"] = before.backoff + 1
-    persists = ev.code == "gone" or (before.failures + 1 >= PERSISTENT and ev.code != "not_ready")
-    if persists and state not in NEEDS_HUMAN and (before.attention is None or before.attention.code == "read_failed"):
-        since = before.attention.since if before.attention is not None else entry.at
-        changes["attention"] = Attention(ev.code, since, ev.why)
+    if state not in NEEDS_HUMAN:
+        _attend(before, changes, attention.after_failed_read(before, ev, entry.at))
 
 
 def _cancel_requested(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
@@ -344,6 +326,10 @@ def _decided(before: Operation, entry: Entry, state: State, changes: Changes) ->
     ev = entry.evidence
     assert isinstance(ev, e.Decided)
     longer = entry.at + (ev.extend_by if ev.extend_by is not None else before.result_timeout)
+    if ev.job_id and ev.job_id != before.remote_job_id:
+        changes["remote_refs"] = {}  # they belong to the other job: its status URL must not be read for this one
+    if ev.choice in (Choice.KEEP, Choice.EXTEND, Choice.RESUME):
+        changes["cancel"] = None  # whoever lets it run on overrules a cancel that still stands
     if ev.choice in (Choice.BIND, Choice.KEEP) and ev.job_id:
         _bound(before, entry, ev.job_id, changes)
         changes["result_deadline"] = max(before.result_deadline or longer, longer)
@@ -363,6 +349,18 @@ def _decided(before: Operation, entry: Entry, state: State, changes: Changes) ->
         changes["result_deadline"] = longer
     elif ev.choice is Choice.COLLECT:
         changes["collect_deadline"] = entry.at + (ev.extend_by or before.collect_timeout)
+
+
+def _noted(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    """A late answer may name a job: it is kept, so that another id under the same token is still noticed (I3, I11)."""
+    ev = entry.evidence
+    assert isinstance(ev, e.Noted)
+    job_id = (ev.late or {}).get("job_id")
+    if ev.late_kind != e.Accepted.__name__ or not job_id or job_id in before.jobs:
+        return
+    changes["jobs"] = _with_jobs(before, job_id)
+    if state in TERMINAL:
+        changes["attention"] = attention.after_late_job(job_id, entry.at)
 
 
 def _violated(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
@@ -394,5 +392,6 @@ _HANDLERS: Final[Mapping[type[e.Evidence], Callable[[Operation, Entry, State, Ch
     e.PartialAttached: _partial,
     e.DeadlinePassed: _deadline_passed,
     e.Decided: _decided,
+    e.Noted: _noted,
     **dict.fromkeys(e.VIOLATIONS, _violated),
 }

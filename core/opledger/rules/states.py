@@ -87,6 +87,10 @@ def _answers(operation: Operation | None, ev: e.Evidence) -> bool:
     return call is not None and isinstance(ev, e.Answered) and ev.call_id == call.call_id
 
 
+def _binds(operation: Operation | None, ev: e.Evidence) -> bool:
+    return isinstance(ev, e.Accepted) and bool(ev.job_id) and _answers(operation, ev)
+
+
 def _answers_wanted(operation: Operation | None, ev: e.Evidence) -> bool:
     return _answers(operation, ev) and _op(operation).cancel is None
 
@@ -124,6 +128,10 @@ def _never_sent_or_wanted_back(operation: Operation | None, ev: e.Evidence) -> b
 def _idle_after_duplicate(operation: Operation | None, _: e.Evidence) -> bool:
     op = _op(operation)
     return op.open_call is None and op.duplicate_accepted
+
+
+def _wanted_back_after_duplicate(operation: Operation | None, ev: e.Evidence) -> bool:
+    return _idle_after_duplicate(operation, ev) and _op(operation).cancel is not None
 
 
 def _no_open_call(operation: Operation | None, _: e.Evidence) -> bool:
@@ -170,6 +178,11 @@ def _cancels_known_job(operation: Operation | None, ev: e.Evidence) -> bool:
     return isinstance(ev, e.Decided) and ev.choice is Choice.CANCEL and ev.job_id in _op(operation).jobs
 
 
+def _resumes(operation: Operation | None, ev: e.Evidence) -> bool:
+    # Only a job can be resumed: a create that was refused left none.
+    return _decided(Choice.RESUME)(operation, ev) and _op(operation).remote_job_id is not None
+
+
 def _unsure(_: Operation | None, ev: e.Evidence) -> bool:
     return isinstance(ev, e.Inconclusive) and ev.exhausted
 
@@ -204,7 +217,7 @@ TRANSITIONS: Final[Table] = {
     },
     S.CREATE_PENDING: {
         e.CallSent: (Arrow(None, _may_create),),
-        e.Accepted: (Arrow(S.ACCEPTED, _answers),),
+        e.Accepted: (Arrow(S.ACCEPTED, _binds),),
         e.CompletedInline: (Arrow(S.RESULT_COLLECTING, _answers),),
         e.Refused: (
             Arrow(S.CREATE_UNKNOWN, _answers_after_duplicate, "after a possible duplicate was accepted"),
@@ -214,7 +227,7 @@ TRANSITIONS: Final[Table] = {
         e.NotDelivered: (Arrow(None, _answers),),
         e.Throttled: (Arrow(None, _answers),),
         e.CallLost: (Arrow(S.CREATE_UNKNOWN, _answers),),
-        e.Inconclusive: (Arrow(S.CREATE_UNKNOWN, _idle_after_duplicate, "cancel wanted before the resend"),),
+        e.Inconclusive: (Arrow(S.CREATE_UNKNOWN, _wanted_back_after_duplicate, "cancel wanted before the resend"),),
         e.DeadlinePassed: (
             Arrow(
                 S.CREATE_UNKNOWN,
@@ -244,7 +257,7 @@ TRANSITIONS: Final[Table] = {
         ),
     },
     S.RECONCILIATION: {
-        e.Accepted: (Arrow(S.ACCEPTED, _answers),),
+        e.Accepted: (Arrow(S.ACCEPTED, _binds),),
         e.CompletedInline: (Arrow(S.RESULT_COLLECTING, _answers),),
         e.Refused: (
             Arrow(S.WITHDRAWN, _answers_cancelled, "cancel wanted"),
@@ -341,7 +354,7 @@ TRANSITIONS: Final[Table] = {
     S.FAILED: {
         e.Observed: (Arrow(None, _sent),),
         e.PartialAttached: (Arrow(None, _sent),),
-        e.Decided: (Arrow(S.OBSERVING, _decided(Choice.RESUME), "resume"),),
+        e.Decided: (Arrow(S.OBSERVING, _resumes, "resume"),),
     },
     S.CANCELLED: {e.Observed: (Arrow(None, _sent),), e.PartialAttached: (Arrow(None, _sent),)},
     S.SUCCEEDED: {e.Observed: (Arrow(None, _sent),)},

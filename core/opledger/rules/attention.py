@@ -1,0 +1,76 @@
+"""When a person should look at a record though automation goes on: the codes, and the sentence beside each.
+
+Every function returns the attention that holds afterwards, which is the one before where nothing is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from opledger.rules import evidence as e
+from opledger.rules.model import FINAL_MEANS, NEEDS_HUMAN, Attention, Means, Operation, State
+
+PERSISTENT: Final = 3
+"""How many failed reads or undelivered calls in a row make an attention."""
+
+_PATIENCE: Final = frozenset({"not_ready", "not_visible_yet"})
+"""Codes of failed reads that are expected for a while; a deadline ends them."""
+
+_REMARKABLE: Final[Mapping[Means, tuple[str, str]]] = {
+    Means.UNKNOWN: ("unknown_state", "the contract does not say what {!r} means; polling goes on"),
+    Means.WAITING_HUMAN: ("waiting_human", "the job waits for a person at the provider"),
+    Means.GONE: ("gone", "the provider says {!r}: it no longer has the job"),
+}
+
+
+def on_entering(state: State, evidence: e.Evidence, reason: str | None, at: datetime) -> Attention | None:
+    """A state was entered: the attention of the last one ends, and a state that needs a person raises its own."""
+    if state not in NEEDS_HUMAN:
+        return None
+    if isinstance(evidence, e.DeadlinePassed):
+        return Attention(state, at, f"the {evidence.which} deadline passed")
+    return Attention(state, at, getattr(evidence, "why", "") or reason or evidence.kind)
+
+
+def after_word(op: Operation, seen: e.Observed, at: datetime) -> Attention | None:
+    """A status read was understood: that ends every earlier trouble, unless the word itself is remarkable."""
+    if op.state is State.RESULT_COLLECTING and seen.means not in FINAL_MEANS:
+        why = f"the provider says {seen.remote_state!r} of a job that had succeeded; it is read again"
+        return _since(op, Attention("status_went_backwards", at, why))
+    remark = _REMARKABLE.get(seen.means)
+    return None if remark is None else _since(op, Attention(remark[0], at, remark[1].format(seen.remote_state)))
+
+
+def after_late_word(op: Operation, seen: e.Observed, at: datetime) -> Attention | None:
+    """A status read of an operation that has ended: only another final word, or a job come back to life, is news."""
+    if op.remote_means not in FINAL_MEANS or seen.means in (Means.UNKNOWN, op.remote_means):
+        return op.attention
+    why = f"the provider now says {seen.remote_state}, after {op.remote_state}; the record stays as it is"
+    return Attention("final_state_contradicted", at, why)
+
+
+def after_late_job(job_id: str, at: datetime) -> Attention:
+    """An operation that has ended without that job learns that it was created all the same."""
+    why = f"a late answer says that job {job_id} was created; the record stays as it is"
+    return Attention("final_state_contradicted", at, why)
+
+
+def after_failed_read(op: Operation, failed: e.ReadFailed, at: datetime) -> Attention | None:
+    """A read told us nothing: shown once it persists, and at once where the provider says that the job is gone."""
+    persists = failed.code == "gone" or (op.failures + 1 >= PERSISTENT and failed.code not in _PATIENCE)
+    return _since(op, Attention(failed.code, at, failed.why)) if persists and not op.exhausted else op.attention
+
+
+def after_undelivered(op: Operation, undone: e.NotDelivered | e.Throttled, at: datetime) -> Attention | None:
+    """A call was not taken: shown once it persists."""
+    if op.failures + 1 < PERSISTENT or op.attention is not None:
+        return op.attention
+    return Attention("throttled" if isinstance(undone, e.Throttled) else "not_delivered", at, undone.why)
+
+
+def _since(op: Operation, new: Attention) -> Attention:
+    """Keep since when, where the code is the same."""
+    same = op.attention is not None and op.attention.code == new.code
+    return Attention(new.code, op.attention.since, new.reason) if op.attention is not None and same else new
