@@ -20,7 +20,9 @@ class Option:
     jobs: tuple[str, ...] = ()
 
 
-_CLOSE = "Automation ends for good. Whatever runs at the provider goes on running and is nobody's concern here any more."
+_CLOSE = (
+    "Automation ends for good. Whatever runs at the provider goes on running and is nobody's concern here any more."
+)
 
 
 def choices(op: Operation, contract: Contract) -> tuple[Option, ...]:
@@ -60,27 +62,27 @@ def _cancel_line(contract: Contract) -> str | None:
 
 
 def _unknown(op: Operation, contract: Contract) -> tuple[Option, ...]:
-    return (
-        Option(
-            Choice.BIND,
-            State.ACCEPTED,
-            "You have found the job at the provider: it becomes this operation's job and is polled.",
-            ("job",),
-        ),
-        Option(
-            Choice.NOT_CREATED,
-            State.FAILED,
-            "You are sure that the provider has no such job. If it has one after all, it runs on unseen.",
-        ),
-        Option(
-            Choice.RESEND,
-            State.CREATE_PENDING,
-            "The same request is sent once more under the same token. If the first one arrived and the provider does "
-            "not honour the token, there will be two jobs.",
-            sends=_create_line(op, contract),
-        ),
-        Option(Choice.CLOSE, State.RESOLVED, f"Nobody will know whether it was created. {_CLOSE}"),
+    bind = Option(
+        Choice.BIND,
+        State.ACCEPTED,
+        "You have found the job at the provider: it becomes this operation's job and is polled.",
+        ("job",),
     )
+    not_created = Option(
+        Choice.NOT_CREATED,
+        State.FAILED,
+        "You are sure that the provider has no such job. If it has one after all, it runs on unseen.",
+    )
+    resend = Option(
+        Choice.RESEND,
+        State.CREATE_PENDING,
+        "The same request is sent once more under the same token. If the first one arrived and the provider does "
+        "not honour the token, there will be two jobs.",
+        sends=_create_line(op, contract),
+    )
+    close = Option(Choice.CLOSE, State.RESOLVED, f"Nobody will know whether it was created. {_CLOSE}")
+    # While a cancel is wanted, nothing is created any more: a resend would be taken back before it left.
+    return (bind, not_created, close) if op.cancel is not None else (bind, not_created, resend, close)
 
 
 def _violation(op: Operation, contract: Contract) -> tuple[Option, ...]:

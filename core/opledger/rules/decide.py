@@ -65,7 +65,7 @@ QUESTIONS: Final[Mapping[State, str]] = {
         "shown; look at the provider and decide"
     ),
     State.CONTRACT_VIOLATION: "the provider broke its promises; decide which job stands, or close",
-    State.CANCELLATION_UNCONFIRMED: "the provider never confirmed the cancellation; keep watching, send again, or close",
+    State.CANCELLATION_UNCONFIRMED: "the provider never confirmed the cancel; keep watching, send again, or close",
     State.RESULT_TIMED_OUT: "the job did not finish in time and may still run; extend, cancel, or close",
     State.RESULT_UNAVAILABLE: "the job succeeded but its result cannot be had; collect again, accept, or close",
     State.RESULT_VALIDATION_FAILED: "the result arrived and is wrong; collect again, accept as is, or close",
@@ -98,27 +98,62 @@ def usable_strategy(op: Operation, contract: Contract, now: datetime) -> int | N
     could tell as much (DESIGN §5).
     """
     look_ups = any(strategy.strategy != "resend" for strategy in contract.reconcile)
-    window = contract.resend_window
     for offset in range(len(contract.reconcile)):
         index = (op.strategy + offset) % len(contract.reconcile)
         if contract.reconcile[index].strategy != "resend":
             return index
-        in_window = window is not None and op.first_sent_at is not None and now < op.first_sent_at + window
-        if in_window and (op.cancel is None or not look_ups):
+        if may_resend(op, contract, now) and (op.cancel is None or not look_ups):
             return index
     return None
 
 
+def may_resend(op: Operation, contract: Contract, now: datetime) -> bool:
+    """Tell whether the provider still knows the token. Asked when deciding, and again before the bytes leave (I4)."""
+    window = contract.resend_window
+    return window is not None and op.first_sent_at is not None and now < op.first_sent_at + window
+
+
 def decide(op: Operation, contract: Contract, now: datetime, *, paused: str | None = None) -> Decision:
     """Say what to do for `op` now. `paused` is why calls to its provider are paused, if they are."""
+    step = _next_step(op, contract, now)
+    if not isinstance(step, Call):
+        return step
+    if paused is not None:
+        deadline = open_deadline(op)
+        return Wait(deadline[1] if deadline else None, f"calls to {op.contract} are paused: {paused}")
+    if op.next is not None and op.next.at is not None and now < op.next.at:
+        return Wait(op.next.at, op.next.because)
+    return step
+
+
+def _next_step(op: Operation, contract: Contract, now: datetime) -> Decision:
+    """Say what the record and the clock call for, were there nothing to wait for."""
     if op.state in TERMINAL:
         return Wait(None, f"it has ended: {op.state}")
     if op.open_call is not None:
         return _recovered(op)
+    if _cancel_stands(op, contract):
+        return _ask_to_cancel(op)  # before any deadline: the intent is older than what the clock says now
     due = open_deadline(op)
     if due is not None and now >= due[1]:
         return _overdue(op, *due)
-    return _DECIDERS[op.state](op, contract, now, paused)
+    return _DECIDERS[op.state](op, contract, now)
+
+
+def _cancel_stands(op: Operation, contract: Contract) -> bool:
+    """Tell whether a cancel was wanted before there was a job to cancel, and now there is one."""
+    unsent = op.cancel is not None and op.cancel.sent == 0
+    return unsent and op.state in (State.ACCEPTED, State.OBSERVING) and contract.cancel is not None
+
+
+def _ask_to_cancel(op: Operation) -> Conclude:
+    intent = op.cancel
+    assert intent is not None
+    return Conclude(
+        e.CancelRequested(intent.request_id, intent.by, intent.effect),
+        f"human_request:{intent.request_id}",
+        "a cancel was asked for before the job id was known",
+    )
 
 
 def _recovered(op: Operation) -> Conclude:
@@ -144,23 +179,13 @@ def _overdue(op: Operation, which: Deadline, deadline: datetime) -> Decision:
     return Conclude(e.DeadlinePassed(which, deadline), cause, because)
 
 
-def _due(op: Operation, now: datetime, paused: str | None, then: Call) -> Decision:
-    """Wait for a pause to end and for the planned time; then make the call."""
-    deadline = open_deadline(op)
-    if paused is not None:
-        return Wait(deadline[1] if deadline else None, f"calls to {op.contract} are paused: {paused}")
-    if op.next is not None and op.next.at is not None and now < op.next.at:
-        return Wait(op.next.at, op.next.because)
-    return then
-
-
-def _awaiting_approval(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
+def _awaiting_approval(op: Operation, contract: Contract, now: datetime) -> Decision:
     left = op.approvals_needed - len(op.approvals)
     question = QUESTIONS[State.AWAITING_APPROVAL] + (f" ({left} more approvals)" if left > 1 else "")
     return AskHuman(op.state, question, op.approval_deadline)
 
 
-def _create_pending(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
+def _create_pending(op: Operation, contract: Contract, now: datetime) -> Decision:
     if op.cancel is not None:
         if op.duplicate_accepted:
             why = "a cancel is wanted, and whether the first create started anything is still unknown"
@@ -170,10 +195,10 @@ def _create_pending(op: Operation, contract: Contract, now: datetime, paused: st
             f"human_request:{op.cancel.request_id}",
             "a cancel is wanted, and no create was accepted",
         )
-    return _due(op, now, paused, Call(Action.CREATE, "nothing has been accepted yet"))
+    return Call(Action.CREATE, "nothing has been accepted yet")
 
 
-def _create_unknown(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
+def _create_unknown(op: Operation, contract: Contract, now: datetime) -> Decision:
     if op.exhausted:
         return AskHuman(op.state, QUESTIONS[State.CREATE_UNKNOWN])
     index = usable_strategy(op, contract, now)
@@ -185,29 +210,25 @@ def _create_unknown(op: Operation, contract: Contract, now: datetime, paused: st
         )
         return Conclude(e.Inconclusive(why=why, exhausted=True), "recovery", why)
     how = contract.reconcile[index].strategy
-    return _due(op, now, paused, Call(Action.RECONCILE, f"the answer to the create was lost; {how} to find out", index))
+    return Call(Action.RECONCILE, f"the answer to the create was lost; {how} to find out", index)
 
 
-def _reconciliation(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
+def _reconciliation(op: Operation, contract: Contract, now: datetime) -> Decision:
     # Only the call that is under way can lead out of here; without one the record could not be in this state.
     return Wait(None, "a look-up is under way")
 
 
-def _polling(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
-    if op.state is State.ACCEPTED and op.cancel is not None and op.cancel.sent == 0:
-        return Conclude(
-            e.CancelRequested(op.cancel.request_id, op.cancel.by, op.cancel.effect),
-            f"human_request:{op.cancel.request_id}",
-            "a cancel was asked for before the job id was known",
-        )
-    return _due(op, now, paused, Call(Action.OBSERVE, "the next status read is due"))
+def _polling(op: Operation, contract: Contract, now: datetime) -> Decision:
+    return Call(Action.OBSERVE, "the next status read is due")
 
 
-def _cancel_requested(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
-    return _due(op, now, paused, Call(Action.CANCEL, "a cancel intent is recorded and not yet sent"))
+def _cancel_requested(op: Operation, contract: Contract, now: datetime) -> Decision:
+    if contract.cancel is None:
+        return Call(Action.OBSERVE, "the provider has no cancel; a status read says how the job ends")
+    return Call(Action.CANCEL, "a cancel intent is recorded and not yet sent")
 
 
-def _cancelling(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
+def _cancelling(op: Operation, contract: Contract, now: datetime) -> Decision:
     intent, cancel = op.cancel, contract.cancel
     again = (
         intent is not None
@@ -217,24 +238,24 @@ def _cancelling(op: Operation, contract: Contract, now: datetime, paused: str | 
         and intent.sent < MAX_CANCEL_CALLS
     )
     if again:
-        return _due(op, now, paused, Call(Action.CANCEL, "the cancel's answer was lost and the job still runs"))
-    return _due(op, now, paused, Call(Action.OBSERVE, "only a status read can say how the cancel ended"))
+        return Call(Action.CANCEL, "the cancel's answer was lost and the job still runs")
+    return Call(Action.OBSERVE, "only a status read can say how the cancel ended")
 
 
-def _collecting(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
-    if contract.result is None or op.result is not None and op.remote_job_id is None:
+def _collecting(op: Operation, contract: Contract, now: datetime) -> Decision:
+    if contract.result is None or (op.result is not None and op.remote_job_id is None):
         # No result to fetch, or it came with the create answer and is stored already.
         return Conclude(
             e.ResultAccepted(result=op.result), "call:none", "there is nothing to fetch beyond the status read"
         )
-    return _due(op, now, paused, Call(Action.COLLECT, "the job succeeded; its result is to be fetched"))
+    return Call(Action.COLLECT, "the job succeeded; its result is to be fetched")
 
 
-def _ask(op: Operation, contract: Contract, now: datetime, paused: str | None) -> Decision:
+def _ask(op: Operation, contract: Contract, now: datetime) -> Decision:
     return AskHuman(op.state, QUESTIONS[op.state])
 
 
-_DECIDERS: Final[Mapping[State, Callable[[Operation, Contract, datetime, str | None], Decision]]] = {
+_DECIDERS: Final[Mapping[State, Callable[[Operation, Contract, datetime], Decision]]] = {
     State.AWAITING_APPROVAL: _awaiting_approval,
     State.CREATE_PENDING: _create_pending,
     State.CREATE_UNKNOWN: _create_unknown,
@@ -254,61 +275,72 @@ _DECIDERS: Final[Mapping[State, Callable[[Operation, Contract, datetime, str | N
 
 # --- what to store as the next step ------------------------------------------------------------------------------
 
-_NEXT_ACTION: Final[Mapping[State, Action]] = {
+_PHASES: Final[Mapping[State, Action]] = {
     State.CREATE_PENDING: Action.CREATE,
     State.CREATE_UNKNOWN: Action.RECONCILE,
     State.RECONCILIATION: Action.RECONCILE,
-    State.ACCEPTED: Action.OBSERVE,
-    State.OBSERVING: Action.OBSERVE,
-    State.CANCEL_REQUESTED: Action.CANCEL,
-    State.CANCELLING: Action.OBSERVE,
+    State.ACCEPTED: Action.CANCEL,
+    State.OBSERVING: Action.CANCEL,
     State.RESULT_COLLECTING: Action.COLLECT,
 }
+"""What a conclusion that needs no call and no deadline is about; elsewhere there is none."""
 
 
 def plan(op: Operation, contract: Contract, evidence: e.Evidence, now: datetime, jitter: float) -> Plan | None:
     """Return what happens next after `evidence` led to `op`: the action, when, and why. None where all has ended.
 
-    `jitter` is a number in [0, 1). The time is never later than the state's deadline.
+    `jitter` is a number in [0, 1). The time is never later than the state's deadline, and what needs no call but
+    follows from the record happens at once.
     """
     if op.state in TERMINAL:
         return None
-    action = _NEXT_ACTION.get(op.state)
-    if action is None or op.exhausted:
-        return Plan("human", op.approval_deadline if op.state is State.AWAITING_APPROVAL else None, QUESTIONS[op.state])
     if op.open_call is not None:
-        return Plan(op.open_call.action, now, f"the {op.open_call.action} call is under way")
-    when, because = _when(op, contract, evidence, now, jitter)
+        return Plan(op.open_call.action.value, now, f"the {op.open_call.action} call is under way")
+    step = _next_step(op, contract, now)
+    if isinstance(step, AskHuman):
+        return Plan("human", step.until, step.question)
+    if not isinstance(step, Call):
+        overdue = isinstance(step, Conclude) and step.cause.startswith("deadline:")
+        return Plan("deadline" if overdue else _PHASES[op.state].value, now, step.because)
+    if isinstance(evidence, e.Noted | e.Acknowledged | e.LeaseTaken) and op.next is not None:
+        return op.next  # a remark changes nothing, and nobody is asked again earlier than they asked for
+    when, because = _when(op, contract, step.action, evidence, now, jitter)
     deadline = open_deadline(op)
     if deadline is not None and deadline[1] < when:
         return Plan("deadline", deadline[1], f"the {deadline[0]} deadline comes first")
-    return Plan(action, when, because)
+    return Plan(step.action.value, when, because)
+
+
+_READS: Final = (e.Observed, e.ReadFailed, e.Accepted, e.CancelAnswered, e.CallLost)
+_POLLED: Final = frozenset({State.ACCEPTED, State.OBSERVING, State.CANCELLING})
 
 
 def _when(
-    op: Operation, contract: Contract, evidence: e.Evidence, now: datetime, jitter: float
+    op: Operation, contract: Contract, action: Action, evidence: e.Evidence, now: datetime, jitter: float
 ) -> tuple[datetime, str]:
-    if isinstance(evidence, e.Observed | e.ReadFailed | e.Accepted | e.CancelAnswered | e.CallLost) and op.state in (
-        State.ACCEPTED,
-        State.OBSERVING,
-        State.CANCELLING,
-    ):
+    if isinstance(evidence, _READS) and (op.state in _POLLED or action is Action.OBSERVE):
         return _poll_time(op, contract, evidence, now, jitter)
-    if op.state is State.CANCEL_REQUESTED and not isinstance(evidence, e.Throttled | e.NotDelivered):
-        return now, "the cancel is to be sent"
-    if isinstance(evidence, e.Throttled | e.NotDelivered | e.ReadFailed):
+    if op.state is State.RESULT_COLLECTING and _brought_no_result(evidence):
+        return _poll_time(op, contract, evidence, now, jitter)
+    if isinstance(evidence, e.Throttled | e.NotDelivered):
         asked = getattr(evidence, "retry_at", None)
         if asked is not None:
             return max(asked, now), f"{evidence.why}; the provider asked to wait"
-        pause = backoff(contract.poll.first, contract.poll.factor, contract.poll.max, max(op.backoff - 1, 0), jitter)
-        return now + pause, f"{evidence.why}; next attempt"
+        return now + _pause(op, contract, jitter), f"{evidence.why}; next attempt"
     if op.state is State.CREATE_UNKNOWN:
         return _reconcile_time(op, contract, evidence, now, jitter)
-    if op.state is State.OBSERVING and isinstance(evidence, e.CancelRequested | e.Notified | e.Decided):
-        return now, "a person decided" if isinstance(evidence, e.Decided) else "a change was announced"
-    if isinstance(evidence, e.Noted | e.Acknowledged | e.LeaseTaken) and op.next is not None and op.next.at is not None:
-        return op.next.at, op.next.because
-    return now, f"follows {evidence.kind}"
+    waits = isinstance(evidence, e.Observed | e.ReadFailed | e.Notified) and action in (Action.CREATE, Action.CANCEL)
+    if waits and op.next is not None and op.next.at is not None:
+        return max(op.next.at, now), op.next.because  # news of the job is no leave to send an effectful call earlier
+    return now, "a person decided" if isinstance(evidence, e.Decided) else f"follows {evidence.kind}"
+
+
+def _brought_no_result(evidence: e.Evidence) -> bool:
+    return isinstance(evidence, e.ReadFailed) or (isinstance(evidence, e.Observed) and not evidence.means.final)
+
+
+def _pause(op: Operation, contract: Contract, jitter: float) -> timedelta:
+    return backoff(contract.poll.first, contract.poll.factor, contract.poll.max, max(op.backoff - 1, 0), jitter)
 
 
 def _poll_time(
@@ -337,11 +369,12 @@ def _reconcile_time(
     strategy = contract.reconcile[index]
     earliest = now
     because = f"{strategy.strategy} to learn whether the job was created"
-    if isinstance(evidence, e.Inconclusive):
-        if evidence.retry_at is not None and evidence.retry_at > now:
-            return evidence.retry_at, f"{evidence.why}; {because}"
-        pause = backoff(contract.poll.first, contract.poll.factor, contract.poll.max, max(op.backoff - 1, 0), jitter)
-        earliest = now + pause
+    asked = evidence.retry_at if isinstance(evidence, e.Inconclusive) else None
+    if asked is not None:
+        earliest = max(asked, now)
+        because = f"{getattr(evidence, 'why', '')}; {because}"
+    elif isinstance(evidence, e.Inconclusive) or (isinstance(evidence, e.CallLost) and evidence.status is not None):
+        earliest = now + _pause(op, contract, jitter)  # it answered, and badly: asking again at once helps nobody
     visible = _visible_from(op, strategy)
     if visible is not None and visible > earliest:
         return visible, f"a new job may not be visible yet; then {because}"
