@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
+from opledger.edges.clock import Clock
 from opledger.sim.app import Settings
 from opledger.sim.contracts import DEFAULT_TOKEN
 from opledger.sim.personalities import parse_faults
@@ -16,9 +17,12 @@ from opledger.sim.server import Running, serve
 
 
 class SimThread(BackDoor):
-    """Use as a context manager. `token` is the credential it wants to see."""
+    """Use as a context manager. `token` is the credential it wants to see; `clock` moves its jobs on."""
 
-    def __init__(self, *, seed: int = 0, faults: str = "none", token: str = DEFAULT_TOKEN) -> None:
+    def __init__(
+        self, *, seed: int = 0, faults: str = "none", token: str = DEFAULT_TOKEN, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock
         self.token = token
         self._settings = Settings(seed=seed, faults=parse_faults(faults), token=token)
         self._started: Future[Running] = Future()
@@ -26,7 +30,7 @@ class SimThread(BackDoor):
 
     def _run(self) -> None:
         try:
-            asyncio.run(serve(self._settings, ready=self._started.set_result))
+            asyncio.run(serve(self._settings, ready=self._started.set_result, clock=self._clock))
         except BaseException as error:
             if self._started.done():
                 raise

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from opledger.edges.clock import Clock
 from opledger.errors import ConfigWrong
 from opledger.sim.app import Settings, Sim
 from opledger.sim.protocol import Lines, protocol_class
@@ -26,7 +27,6 @@ class Running:
     base_url: str
     elsewhere: str
     stop: Callable[[], None]
-    sim: Sim
 
 
 class _Server(uvicorn.Server):
@@ -64,18 +64,19 @@ async def serve(
     port: int = 0,
     ready: Callable[[Running], None] | None = None,
     until: Callable[[], object] | None = None,
+    clock: Clock | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT (in the main thread), `Running.stop`, or the end of `until`.
 
     `port` 0 takes any free one; the other origin always does. `ready` is called once connections are accepted;
-    `until` is run in a thread of its own and ends the server when it returns. Raises ConfigWrong if the port
-    cannot be used.
+    `until` is run in a thread of its own and ends the server when it returns. `clock` moves jobs on and stamps them
+    (default: the machine's). Raises ConfigWrong if the port cannot be used.
     """
     loop = asyncio.get_running_loop()
     listeners = [_listen(port), _listen(0)]
     lines = Lines()
     ports = (listeners[0].getsockname()[1], listeners[1].getsockname()[1])
-    sim = Sim(settings or Settings(), lines, ports)
+    sim = Sim(settings or Settings(), lines, ports, clock)
     config = uvicorn.Config(
         sim,
         http=protocol_class(lines),
@@ -91,7 +92,7 @@ async def serve(
 
     def started() -> None:
         if ready is not None:
-            ready(Running(sim.base_url, sim.elsewhere, stop, sim))
+            ready(Running(sim.base_url, sim.elsewhere, stop))
 
     server = _Server(config, started)
 

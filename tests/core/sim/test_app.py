@@ -11,9 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from opledger.sim.faults import REFUSED_FOR
 from opledger.sim.hostile import PER_JOB, SHAPES
 from opledger.sim.personalities import PERSONALITIES
 from tests.core.sim.conftest import Client
+from tests.fakes.clock import HandClock
 from tests.fakes.sim import SimThread
 
 
@@ -312,8 +314,17 @@ def test_a_refused_create_starts_nothing(client: Client, sim: SimThread) -> None
 def test_unknown_words_pass(client: Client) -> None:
     """Strange words, null, a number, none at all; then the truth (B10)."""
     job = client.started("unknown_words", "passing", _polls=1)
-    said = [client.status(job).json().get("state", "missing") for _ in range(7)]
-    assert said == ["Retry", "pending_review", None, 7, "PAUSED by operator", "missing", "succeeded"]
+    answers = [client.status(job).json() for _ in range(7)]
+    assert [answer["result_url"] is None for answer in answers] == [True] * 6 + [False]
+    assert [answer.get("state", "missing") for answer in answers] == [
+        "Retry",
+        "pending_review",
+        None,
+        7,
+        "PAUSED by operator",
+        "missing",
+        "succeeded",
+    ]
 
 
 def test_an_unknown_word_may_be_the_last(client: Client) -> None:
@@ -332,6 +343,24 @@ def test_credentials_are_refused_for_a_while(client: Client, variant: str) -> No
         assert answer.status_code == 202
         answer = client.status(answer.json()["id"])
     assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("variant", ["status", "create"])
+def test_credentials_are_taken_again_after_a_while(variant: str) -> None:
+    """Counted from the first refusal, not in reads: a paused provider is not read at all."""
+    clock = HandClock()
+    with SimThread(clock=clock) as sim:
+        client = Client(sim)
+        with client.http:
+            answer = client.create("unauthorized", variant, key="k")
+            job = answer.json().get("id", "")
+
+            def again() -> int:
+                return (client.status(job) if job else client.create("unauthorized", variant, key="k")).status_code
+
+            statuses = [again(), again()]
+            clock.pass_by(REFUSED_FOR * 1.1)
+            assert [*statuses, again()] == [401, 401, 200 if job else 202]
 
 
 @pytest.mark.parametrize("variant", ["status", "create"])
