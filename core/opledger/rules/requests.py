@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from opledger.errors import ConfigWrong, Refused, UsageError
 from opledger.rules import fingerprint, jsontext
 from opledger.rules.calls import Answer, Request, origin_of
-from opledger.rules.contract import Contract, Strategy
+from opledger.rules.contract import Auth, Contract, Strategy
 from opledger.rules.model import Operation, StoredRequest
 from opledger.rules.values import MISSING, Template, follow
 
@@ -176,17 +177,23 @@ def collect(op: Operation, contract: Contract, status_document: Any, answer_url:
     if result is None:
         raise Refused(f"{contract.name} has no result to fetch")
     if result.path is not None:
-        url = _filled(contract, result.path, op, {})
-    else:
-        value = result.url.of(status_document, {}) if result.url is not None else MISSING
-        if not isinstance(value, str) or not value:
-            raise Refused("the status answer names no result URL")
-        url = result_url(contract, value, answer_url)
-    own = origin_of(url) == origin_of(contract.base_url)
-    request = _read(op, contract, url, "GET", result.timeout)
-    if own and result.auth == "same_origin":
-        return request
-    return Request(method="GET", url=url, timeout=result.timeout, max_bytes=result.max_size)
+        return result_read(op, contract, _filled(contract, result.path, op, {}))
+    value = result.url.of(status_document, {}) if result.url is not None else MISSING
+    if not isinstance(value, str) or not value:
+        raise Refused("the status answer names no result URL")
+    return result_read(op, contract, result_url(contract, value, answer_url))
+
+
+def result_read(op: Operation, contract: Contract, url: str) -> Request:
+    """Return the read of a result at a URL that `result_url` has let pass. A foreign host gets no credentials."""
+    result = contract.result
+    if result is None:
+        raise Refused(f"{contract.name} has no result to fetch")
+    origin = origin_of(contract.base_url)
+    if origin_of(url) != origin:
+        return Request(method="GET", url=url, origin=origin, timeout=result.timeout, max_bytes=result.max_size)
+    read = replace(_read(op, contract, url, "GET", result.timeout), max_bytes=result.max_size)
+    return read if result.auth == "same_origin" else replace(read, auth=Auth())
 
 
 def result_url(contract: Contract, value: str, answer_url: str) -> str:
@@ -206,7 +213,9 @@ def result_url(contract: Contract, value: str, answer_url: str) -> str:
     netloc = f"{host}:{parts.port}" if parts.port else host
     listed = {entry.lower() for entry in contract.result_hosts}
     if host not in listed and netloc not in listed:
-        raise Refused(f"the result is on {netloc}, which the contract does not list under result_hosts; it was not read")
+        raise Refused(
+            f"the result is on {netloc}, which the contract does not list under result_hosts; it was not read"
+        )
     if urlsplit(contract.base_url).scheme == "https" and parts.scheme != "https":
         raise Refused(f"the result URL steps down from https to http ({netloc}); it was not read")
     return url

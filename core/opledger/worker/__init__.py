@@ -33,6 +33,9 @@ log = logging.getLogger("opledger.worker")
 GRACE: Final = 5.0
 """Seconds that calls under way are given to finish when the worker is told to stop."""
 
+LEFT_OVER: Final = timedelta(hours=6)
+"""Age after which a temporary file belongs to no transfer that is still under way."""
+
 CLAIM: Final = 200
 """Most operations claimed in one transaction."""
 
@@ -239,7 +242,7 @@ class Worker:
 
     def sweep(self) -> None:
         """Remove what broken transfers left behind."""
-        self._results.sweep(timedelta(hours=6))
+        self._results.sweep(self.clock.now() - LEFT_OVER)
 
     # --- stopping -------------------------------------------------------------------------------------------
 
@@ -312,7 +315,7 @@ class Worker:
         """On a thread of its own: wake the loop whenever another process wrote to the ledger."""
         while not stop.is_set():
             try:
-                changed = self.store.wait_for_change(1.0, stop)
+                changed = self.store.wait_for_change(1.0, stop, others_only=True)
             except StoreUnavailable as error:
                 log.warning("cannot watch for changes: %s", error)
                 stop.wait(1.0)

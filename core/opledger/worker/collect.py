@@ -7,14 +7,16 @@ die early and do not belong in a journal.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from opledger.edges.clock import new_id
 from opledger.errors import Refused
 from opledger.rules import answers, requests
 from opledger.rules import evidence as e
-from opledger.rules.calls import Answer, Download
+from opledger.rules.calls import Answer, Download, Failure, Request
 from opledger.rules.contract import Contract
 from opledger.rules.jsontext import dumps as dump_json
 from opledger.rules.model import Action, StoredResult
@@ -24,11 +26,16 @@ from opledger.rules.values import MISSING
 if TYPE_CHECKING:
     from opledger.worker.drive import Drive
 
+log = logging.getLogger("opledger.worker")
+
+MOST_HOPS: Final = 5
+"""Most redirects of one result read."""
+
+Outcome = Download | Answer | Failure
+
 
 async def keep_inline(drive: Drive, content: bytes, content_type: str | None) -> StoredResult:
     """Store a result that came inside an answer."""
-    import hashlib
-
     location = await asyncio.to_thread(drive.shop.results.keep_bytes, content, drive.op.operation_id, _suffix(content_type))
     return StoredResult(location, len(content), hashlib.sha256(content).hexdigest(), content_type, validated=True)
 
@@ -49,7 +56,7 @@ async def collect(drive: Drive, contract: Contract) -> None:
         request = requests.collect(drive.op, contract, document, answer_url)
     except Refused as refused:
         drive.fresh = None
-        await drive._record(e.ResultMissing(call_id=new_id("call"), why=refused.message), "call:none", release=True)
+        await drive.record(e.ResultMissing(call_id=new_id("call"), why=refused.message), "call:none", release=True)
         return
     await _download(drive, contract, request, document)
 
@@ -62,31 +69,34 @@ async def _collect_inline(drive: Drive, contract: Contract, document: Any) -> No
     drive.fresh = None
     if value is MISSING or value is None:
         why = f"the status answer has nothing at {result.inline.text}"
-        await drive._record(e.ResultMissing(call_id=call_id, why=why), f"call:{call_id}", release=True)
+        await drive.record(e.ResultMissing(call_id=call_id, why=why), f"call:{call_id}", release=True)
         return
     content = value.encode() if isinstance(value, str) else dump_json(value)
     content_type = "text/plain; charset=utf-8" if isinstance(value, str) else "application/json"
     stored = await keep_inline(drive, content, content_type)
-    await drive._record(e.ResultAccepted(call_id=call_id, result=stored), f"call:{call_id}", release=True)
+    await drive.record(e.ResultAccepted(call_id=call_id, result=stored), f"call:{call_id}", release=True)
 
 
-async def _download(drive: Drive, contract: Contract, request: Any, document: Any) -> None:
-    for last in (False, True):
+async def _download(drive: Drive, contract: Contract, request: Request, document: Any) -> None:
+    hops = 0
+    again = False
+    while True:
         call_id = new_id("call")
         outcome, checker = await _fetch(drive, contract, request, document)
-        if not isinstance(outcome, Download):
-            drive.fresh = None
-            kept = drive.keep(outcome, contract)
-            reading = answers.read_missing_result(
-                outcome, drive.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
-            )
-            await drive._settle(reading, call_id, kept, release=True)
+        onward = _redirect(drive, contract, outcome, request) if hops < MOST_HOPS else None
+        if onward is not None:
+            hops += 1
+            request = onward
+            continue
+        if not isinstance(outcome, Download) or outcome.size == 0:
+            await _brought_nothing(drive, contract, outcome, request, call_id)
             return
         verdict = checker.finish()
-        if verdict.checksum_failed and not last:
+        if verdict.checksum_failed and not again:
+            again = True
             await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
-            why = f"{'; '.join(verdict.problems)}; fetched once more"
-            await drive._record(
+            why = f"{verdict.problems[0]}; fetched once more"
+            await drive.record(
                 e.ReadFailed(call_id=call_id, status=outcome.status, action=Action.COLLECT, why=why, code="result"),
                 f"call:{call_id}",
             )
@@ -95,21 +105,62 @@ async def _download(drive: Drive, contract: Contract, request: Any, document: An
         return
 
 
-async def _fetch(drive: Drive, contract: Contract, request: Any, document: Any) -> tuple[Any, Checker]:
+def _redirect(drive: Drive, contract: Contract, outcome: Outcome, request: Request) -> Request | None:
+    """Return where a result read may go on. Only result reads follow, and only where the contract lists the host."""
+    if not isinstance(outcome, Answer) or outcome.status not in (301, 302, 303, 307, 308):
+        return None
+    location = outcome.headers.get("location")
+    if not location:
+        return None
+    try:
+        return requests.result_read(drive.op, contract, requests.result_url(contract, location, request.url))
+    except Refused as refused:
+        log.info("%s: %s", drive.op.operation_id, refused)
+        return None
+
+
+async def _brought_nothing(
+    drive: Drive, contract: Contract, outcome: Outcome, request: Request, call_id: str
+) -> None:
+    """Record a result read that brought no result: gone, on a host that may not be read, or to be tried again."""
+    drive.fresh = None
+    if isinstance(outcome, Download):
+        await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
+        outcome = Answer(outcome.status, outcome.headers, b"", outcome.answered_at, request.url)
+    location = outcome.headers.get("location") if isinstance(outcome, Answer) else None
+    if location and isinstance(outcome, Answer) and 300 <= outcome.status < 400:
+        try:
+            requests.result_url(contract, location, request.url)
+        except Refused as refused:
+            missing = e.ResultMissing(call_id=call_id, status=outcome.status, why=refused.message)
+            await drive.record(missing, f"call:{call_id}", release=True)
+            return
+    kept = drive.keep(outcome, contract)
+    reading = answers.read_missing_result(
+        outcome, drive.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
+    )
+    await drive.settle(reading, call_id, kept, release=True)
+
+
+async def _fetch(drive: Drive, contract: Contract, request: Request, document: Any) -> tuple[Outcome, Checker]:
     """Stream the result to a temporary file, renewing the lease while it lasts."""
-    checker = Checker(contract, document, {})
+    headers: dict[str, str] = {}  # known only once the transfer has begun; the checker reads them when it finishes
+    checker = Checker(contract, document, headers)
     results = drive.shop.results
     folder = await asyncio.to_thread(results.temporary)
     await drive.renew()
     keeper = asyncio.ensure_future(_keep_lease(drive))
-    transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, checker.feed, checker.headers_seen))
+    transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, checker.feed))
     try:
         await asyncio.wait({keeper, transfer}, return_when=asyncio.FIRST_COMPLETED)
         if not transfer.done():
             transfer.cancel()
             await asyncio.wait({transfer})
             await keeper  # raises Dropped: the lease went while the transfer ran
-        return transfer.result(), checker
+        outcome = transfer.result()
+        if isinstance(outcome, Download):
+            headers.update(outcome.headers)
+        return outcome, checker
     finally:
         keeper.cancel()
         transfer.cancel()
@@ -136,10 +187,10 @@ async def _store(drive: Drive, download: Download, verdict: Verdict, call_id: st
         evidence = e.ResultAccepted(**facts)
     else:
         evidence = e.ResultInvalid(**facts, why="; ".join(verdict.problems), problems=verdict.problems)
-    await drive._record(evidence, f"call:{call_id}", release=True)
+    await drive.record(evidence, f"call:{call_id}", release=True)
 
 
-_SUFFIXES = {
+_SUFFIXES: Final = {
     "application/json": ".json",
     "application/jsonl": ".jsonl",
     "application/x-ndjson": ".jsonl",
@@ -150,6 +201,3 @@ _SUFFIXES = {
 
 def _suffix(content_type: str | None) -> str:
     return _SUFFIXES.get((content_type or "").partition(";")[0].strip().lower(), ".bin")
-
-
-__all__ = ["Answer", "collect", "keep_inline"]

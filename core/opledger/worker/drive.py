@@ -27,6 +27,7 @@ from opledger.rules.jsontext import loads as load_json
 from opledger.rules.model import Action, Actor, ActorKind, Means, Operation, State
 from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
 from opledger.store import Answer as StoredAnswer
+from opledger.worker.collect import collect, keep_inline
 from opledger.worker.commits import Commits
 
 log = logging.getLogger("opledger.worker")
@@ -91,7 +92,7 @@ class Drive:
         """Drive until the record must wait or needs a person; leave no lease behind."""
         try:
             if self.taken_from is not None:
-                await self._record(e.LeaseTaken(self.shop.name, self.held.epoch, self.taken_from), "recovery")
+                await self.record(e.LeaseTaken(self.shop.name, self.held.epoch, self.taken_from), "recovery")
             for _ in range(MOST_STEPS):
                 if self.released or not await self._step():
                     break
@@ -114,7 +115,7 @@ class Drive:
         contract = shop.contract_of(self.op.contract_digest)
         decision = decide.decide(self.op, contract, shop.clock.now(), paused=shop.paused(self.op.contract))
         if isinstance(decision, decide.Conclude):
-            await self._record(decision.evidence, decision.cause, reason=decision.because)
+            await self.record(decision.evidence, decision.cause, reason=decision.because)
             return True
         if not isinstance(decision, decide.Call):
             return False
@@ -128,8 +129,6 @@ class Drive:
             elif decision.action is Action.CANCEL:
                 await self._cancel(contract)
             else:
-                from opledger.worker.collect import collect
-
                 await collect(self, contract)
         except ConfigWrong as wrong:
             # A secret that does not resolve, a record without a usable address: the provider is paused, one
@@ -146,9 +145,9 @@ class Drive:
             undone: e.Evidence = e.NotDelivered(call_id=call.call_id, action=call.action, why=wrong.message)
             if call.action is Action.RECONCILE:
                 undone = e.Inconclusive(call_id=call.call_id, why=wrong.message, strategy=call.detail or None)
-            await self._record(undone, f"call:{call.call_id}")
+            await self.record(undone, f"call:{call.call_id}")
         elif action in (Action.OBSERVE, Action.COLLECT):
-            await self._record(e.ReadFailed(action=action, why=wrong.message, code="credentials"), "recovery")
+            await self.record(e.ReadFailed(action=action, why=wrong.message, code="credentials"), "recovery")
 
     # --- recording ------------------------------------------------------------------------------------------
 
@@ -180,7 +179,7 @@ class Drive:
             answer=answer,
         )
 
-    async def _record(
+    async def record(
         self,
         evidence: e.Evidence,
         cause: str,
@@ -244,7 +243,7 @@ class Drive:
         (told,) = await self.shop.commits.record(unfenced)
         if isinstance(told, Declined):
             log.warning("%s already moved on: %s", other, told.error)
-        await self._record(mine, cause, release=True)
+        await self.record(mine, cause, release=True)
         raise Dropped(why)
 
     async def _keep_late(self, write: Write) -> None:
@@ -338,7 +337,7 @@ class Drive:
             strategy=strategy,
             may_create=may_create,
         )
-        await self._record(sent, f"call:{call_id}", live=True)
+        await self.record(sent, f"call:{call_id}", live=True)
         return await self.within_lease(request), call_id
 
     async def _send(self, request: Request, call_id: str, *, undone: Callable[[str], e.Evidence]) -> Answer | Failure:
@@ -347,13 +346,16 @@ class Drive:
             return await self.shop.http.send(request)
         except asyncio.CancelledError:
             lost = undone("this worker was stopped before an answer came")
-            await asyncio.shield(self._record(lost, f"call:{call_id}", release=True))
+            await asyncio.shield(self.record(lost, f"call:{call_id}", release=True))
             raise
 
-    async def _settle(self, reading: answers.Reading, call_id: str, kept: StoredAnswer | None, *, release: bool) -> None:
+    async def settle(
+        self, reading: answers.Reading, call_id: str, kept: StoredAnswer | None, *, release: bool
+    ) -> None:
+        """Record what an answer means; credentials that were refused pause the provider first."""
         if reading.credentials:
             await self.shop.pause(self.op.contract, getattr(reading.evidence, "why", "credentials refused"))
-        await self._record(reading.evidence, f"call:{call_id}", answer=kept, release=release)
+        await self.record(reading.evidence, f"call:{call_id}", answer=kept, release=release)
 
     # --- the actions ----------------------------------------------------------------------------------------
 
@@ -377,13 +379,33 @@ class Drive:
             outcome, self.op, contract, call_id=call_id, answer=kept.sha256 if kept else None, resend=resend
         )
         if isinstance(reading.evidence, e.CompletedInline) and isinstance(outcome, Answer):
-            from opledger.worker.collect import keep_inline
-
             stored = await keep_inline(self, outcome.body, outcome.headers.get("content-type"))
             reading = replace(reading, evidence=replace(reading.evidence, result=stored))
+        checks = resend and isinstance(reading.evidence, e.Accepted) and _references(contract) is not None
         wait = isinstance(reading.evidence, e.Accepted | e.Throttled | e.NotDelivered | e.Refused | e.Violation)
         # A standing cancel follows at once, under the same lease.
-        await self._settle(reading, call_id, kept, release=wait and self.op.cancel is None)
+        await self.settle(reading, call_id, kept, release=wait and not checks and self.op.cancel is None)
+        if checks:
+            await self._check_resend(contract)
+
+    async def _check_resend(self, contract: Contract) -> None:
+        """A resend brought a job: see whether the provider shows another one under our reference (B04).
+
+        A provider that ignores tokens starts a second job on a resend and answers with that one; only its list tells.
+        """
+        strategy = _references(contract)
+        assert strategy is not None
+        call_id = new_id("call")
+        search = lookups.Search(strategy)
+        look_up = requests.look_up(self.op, contract, strategy)
+        reading, kept = await self._search(contract, search, look_up, call_id, permitted=False)
+        release = self.op.cancel is None
+        if isinstance(reading.evidence, e.Violation):
+            await self.settle(reading, call_id, kept, release=release)
+            return
+        found = "one job, ours" if isinstance(reading.evidence, e.Accepted) else "no other job"
+        note = e.Noted(f"after the resend, {strategy.strategy} shows {found} under our reference")
+        await self.record(note, f"call:{call_id}", answer=kept, release=release)
 
     async def _reconcile(self, contract: Contract, strategy: Strategy) -> None:
         if strategy.strategy == "resend":
@@ -395,7 +417,7 @@ class Drive:
             if decide.usable_strategy(self.op, contract, self.shop.clock.now()) is None:
                 # The window is checked once more, last thing before the bytes leave (I4).
                 why = "the token's memory at the provider ended before the resend left"
-                await self._record(
+                await self.record(
                     e.Inconclusive(call_id=call_id, why=why, strategy="resend", next_strategy=True), f"call:{call_id}"
                 )
                 return
@@ -406,12 +428,15 @@ class Drive:
         search = lookups.Search(strategy)
         reading, kept = await self._search(contract, search, request, call_id)
         wait = isinstance(reading.evidence, e.Accepted | e.Violation | e.Inconclusive)
-        await self._settle(reading, call_id, kept, release=wait and self.op.cancel is None)
+        await self.settle(reading, call_id, kept, release=wait and self.op.cancel is None)
 
     async def _search(
-        self, contract: Contract, search: lookups.Search, request: Request, call_id: str
+        self, contract: Contract, search: lookups.Search, request: Request, call_id: str, *, permitted: bool = True
     ) -> tuple[answers.Reading, StoredAnswer | None]:
-        """Read all pages of a look-up, each address once, within the contract's page cap."""
+        """Read all pages of a look-up, each address once, within the contract's page cap.
+
+        `permitted`: it runs under a reconcile permit, whose fate must be told if we are stopped meanwhile.
+        """
         seen: set[str] = set()
         kept: StoredAnswer | None = None
         stopped = ""
@@ -421,7 +446,11 @@ class Drive:
 
         while True:
             seen.add(request.url)
-            outcome = await self._send(await self.within_lease(request), call_id, undone=undone)
+            request = await self.within_lease(request)
+            if permitted:
+                outcome = await self._send(request, call_id, undone=undone)
+            else:
+                outcome = await self.shop.http.send(request)
             kept = self.keep(outcome, contract)
             page = lookups.read_page(
                 outcome, self.op, contract, search, call_id=call_id, answer=kept.sha256 if kept else None
@@ -467,7 +496,7 @@ class Drive:
         if final and isinstance(outcome, Answer):
             self.fresh = (_document(outcome.body), outcome.url or request.url)
         keeps = final or self.op.state is State.CANCEL_REQUESTED
-        await self._settle(reading, call_id, kept, release=not keeps)
+        await self.settle(reading, call_id, kept, release=not keeps)
 
     async def _cancel(self, contract: Contract) -> None:
         request, call_id = await self.permitted(Action.CANCEL, requests.cancel(self.op, contract))
@@ -480,7 +509,12 @@ class Drive:
         reading = answers.read_cancel(
             outcome, self.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
         )
-        await self._settle(reading, call_id, kept, release=True)
+        await self.settle(reading, call_id, kept, release=True)
+
+
+def _references(contract: Contract) -> Strategy | None:
+    """Return the contract's list look-up, if it has one: it shows all jobs under our reference."""
+    return next((strategy for strategy in contract.reconcile if strategy.strategy == "list"), None)
 
 
 def _document(body: bytes) -> Any:
