@@ -1,1 +1,22 @@
-"""The command line: one small module a command group."""
+"""The command line: one small module a command group.
+
+program     the whole command, and how an error becomes a sentence and an exit code
+frame       the flags that every command has, and where output goes
+inputs      flags into values: bodies, durations, tags
+text        records and events as lines for people
+submitting, looking, deciding, running, contracts, providers, health
+            the commands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; without `arguments`, what the process was started with."""
+    import sys
+
+    from opledger.cli.program import run
+
+    return run(list(sys.argv[1:] if arguments is None else arguments))

@@ -1,0 +1,99 @@
+"""``approve reject cancel resolve``: what people decide, each with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opledger.cli.frame import Run, command
+from opledger.cli.looking import Op
+from opledger.cli.submitting import Ops
+
+if TYPE_CHECKING:
+    from opledger.ledger import Ledger
+    from opledger.rules.model import Operation
+
+Reason = Annotated[str, typer.Option(metavar="R", help="Why; it stands in the journal for good.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app)(approve)
+    command(app)(reject)
+    command(app)(cancel)
+    command(app)(resolve)
+
+
+def approve(run: Run, ops: Ops, reason: Reason) -> int:
+    """Approve requests, so that they may be sent. Refused for whoever requested them."""
+    return _each(run, ops, lambda ledger, op: ledger.approve(op, reason=reason))
+
+
+def reject(run: Run, ops: Ops, reason: Reason) -> int:
+    """Refuse requests; they are never sent."""
+    return _each(run, ops, lambda ledger, op: ledger.reject(op, reason=reason))
+
+
+def cancel(
+    run: Run,
+    ops: Ops,
+    reason: Reason,
+    effect: Annotated[str, typer.Option(metavar="TEXT", help="What you expect to happen.")] = "",
+) -> int:
+    """Record the wish to cancel; a worker sends it once. What was never sent is withdrawn."""
+    return _each(run, ops, lambda ledger, op: ledger.cancel(op, reason=reason, effect=effect))
+
+
+def resolve(
+    run: Run,
+    op: Op,
+    as_: Annotated[str, typer.Option("--as", metavar="CHOICE", help="One of: opledger choices OP.")],
+    reason: Reason,
+    job: Annotated[str | None, typer.Option(metavar="ID", help="The job's id at the provider.")] = None,
+    for_: Annotated[str | None, typer.Option("--for", metavar="D", help="For how long (30m, 2h).")] = None,
+) -> int:
+    """Decide what no program may decide."""
+    from opledger.cli import inputs
+
+    length = inputs.span(for_, "--for")
+    return _each(run, [op], lambda ledger, one: ledger.resolve(one, as_, reason=reason, job=job, extend_by=length))
+
+
+def _each(run: Run, ops: Sequence[str], decide: Callable[[Ledger, str], Operation]) -> int:
+    """Decide one operation after the other, each with its own outcome; the first refusal gives the exit code."""
+    from opledger.cli import text
+    from opledger.errors import Refused, UsageError
+    from opledger.rules import shapes
+    from opledger.rules.plain import clean
+
+    with run.ledger() as ledger:
+        if len(ops) == 1:
+            done = decide(ledger, ops[0])
+            run.give(shapes.record(done), lambda: text.record(done, ledger.clock.now()))
+            return 0
+        outcomes: list[tuple[str, Operation | Refused]] = []
+        for name in dict.fromkeys(ops):
+            try:
+                outcomes.append((name, decide(ledger, name)))
+            except UsageError:
+                raise
+            except Refused as error:
+                outcomes.append((name, error))
+
+    def item(name: str, outcome: Operation | Refused) -> dict[str, Any]:
+        if isinstance(outcome, Refused):
+            error = {"code": outcome.code, "message": outcome.message}
+            return {"operation_id": name, "ok": False, "error": error}
+        return {"operation_id": outcome.operation_id, "ok": True, "record": shapes.record(outcome)}
+
+    def lines() -> Iterable[str]:
+        for _, outcome in outcomes:
+            if isinstance(outcome, Refused):
+                yield f"refused: {clean(outcome.message)}"
+            else:
+                yield f"{clean(outcome.operation_id)} is {text.state_word(outcome.state)}"
+
+    run.give([item(*outcome) for outcome in outcomes], lines)
+    return 3 if any(isinstance(outcome, Refused) for _, outcome in outcomes) else 0

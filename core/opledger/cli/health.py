@@ -1,0 +1,74 @@
+"""``doctor``: what is well and what is not, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+from opledger.cli.frame import Run, command
+
+if TYPE_CHECKING:
+    from opledger.config import Settings
+    from opledger.ledger import Ledger
+    from opledger.ledger.health import Check
+
+REFUSED, OUT_OF_REACH = 3, 5
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app)(doctor)
+
+
+def doctor(run: Run) -> int:
+    """Look at database, contracts, secrets, clocks and workers. Exit code 5: the database, 3: something else."""
+    from opledger.errors import StoreUnavailable
+    from opledger.ledger.health import Check
+
+    settings = run.settings()
+    try:
+        with run.ledger() as ledger:
+            found = [*ledger.doctor(), *_secrets(settings, ledger)]
+        code = 0 if all(check.ok for check in found) else REFUSED
+    except StoreUnavailable as error:
+        found, code = [Check("database", False, error.message)], OUT_OF_REACH
+
+    def lines() -> Iterable[str]:
+        from opledger.rules.plain import clean
+
+        for check in found:
+            yield f"{'ok   ' if check.ok else 'WRONG'}  {clean(check.name)}: {clean(check.message)}"
+
+    document = {
+        "ok": code == 0,
+        "checks": [{"name": check.name, "ok": check.ok, "message": check.message} for check in found],
+    }
+    run.give(document, lines)
+    return code
+
+
+def _secrets(settings: Settings, ledger: Ledger) -> Iterable[Check]:
+    """Resolve what the contracts refer to. A secret that nobody needs now may be missing."""
+    from opledger.config import list_contracts
+    from opledger.edges.secrets import SecretResolver
+    from opledger.errors import ConfigWrong
+    from opledger.ledger.health import Check
+
+    resolver = SecretResolver(settings.environment)
+    used = ledger.store.queries.open_by_contract()
+    good = 0
+    for file in list_contracts(settings):
+        if file.contract is None:
+            continue
+        needed = used.get(file.name, 0) > 0 or not file.shipped
+        references = [file.contract.auth.secret, *file.contract.secrets.values()]
+        for reference in dict.fromkeys(one for one in references if one is not None):
+            try:
+                resolver.resolve(reference)
+                good += 1
+            except ConfigWrong as error:
+                note = "" if needed else "; nothing open needs it"
+                yield Check(f"secret of {file.name}", not needed, f"{error.message}{note}")
+    yield Check("secrets", True, f"{good} secrets resolve")

@@ -1,0 +1,104 @@
+"""``show list history events explain choices``: reading the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from opledger.cli.frame import Run, command
+
+Op = Annotated[str, typer.Argument(metavar="OP", help="The operation's id, or its last eight or more characters.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app)(show)
+    command(app)(list_)
+    command(app)(history)
+    command(app)(events)
+    command(app)(explain)
+    command(app)(choices)
+
+
+def show(run: Run, op: Op) -> None:
+    """Show one record."""
+    from opledger.cli import text
+    from opledger.rules import shapes
+
+    with run.ledger() as ledger:
+        found = ledger.show(op)
+        run.give(shapes.record(found), lambda: text.record(found, ledger.clock.now()))
+
+
+def list_(
+    run: Run,
+    *,
+    state: Annotated[list[str] | None, typer.Option(metavar="S", help="Only this state; several may be given.")] = None,
+    contract: Annotated[str | None, typer.Option(metavar="C", help="Only this contract.")] = None,
+    attention: Annotated[bool, typer.Option(help="Only what wants a person's attention.")] = False,
+    tag: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Only with this tag.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many.")] = 50,
+    after: Annotated[str | None, typer.Option(metavar="OP", help="Go on behind this operation.")] = None,
+) -> None:
+    """List operations, newest first."""
+    from opledger.cli import inputs, text
+    from opledger.rules import shapes
+
+    with run.ledger() as ledger:
+        found = ledger.list(
+            states=state or (),
+            contract=contract,
+            attention=attention,
+            tags=inputs.tags(tag or ()),
+            limit=limit,
+            after=after,
+        )
+        now = ledger.clock.now()
+        run.give([shapes.record(one) for one in found], lambda: text.listing(found, now))
+
+
+def history(run: Run, op: Op) -> None:
+    """Show what changed the state, step by step, and why."""
+    from opledger.cli import text
+    from opledger.rules import shapes
+
+    with run.ledger() as ledger:
+        found = ledger.history(op)
+        run.give([shapes.transition(event) for event in found], lambda: text.steps(found))
+
+
+def events(run: Run, op: Op) -> None:
+    """Show the whole journal of one operation."""
+    from opledger.cli import text
+    from opledger.rules import shapes
+
+    with run.ledger() as ledger:
+        found = ledger.events(op)
+        run.give([shapes.journal_event(event) for event in found], lambda: text.journal(found))
+
+
+def explain(run: Run, op: Op) -> None:
+    """Say why an operation is where it is, what happens next and when, and what a person may do."""
+    from opledger.cli import text
+    from opledger.rules import shapes
+
+    with run.ledger() as ledger:
+        found = ledger.explain(op)
+        run.give(shapes.explanation(found), lambda: text.explanation(found))
+
+
+def choices(run: Run, op: Op) -> None:
+    """Show what a person may decide about an operation now."""
+    from opledger.cli import text
+    from opledger.rules import shapes
+
+    with run.ledger() as ledger:
+        record = ledger.show(op)
+        found = ledger.choices(record.operation_id)
+
+        def lines() -> Iterable[str]:
+            return text.choices(found, record)
+
+        run.give([shapes.option(one) for one in found], lines)

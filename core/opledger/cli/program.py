@@ -1,0 +1,131 @@
+"""The whole command, and how an error becomes one sentence and an exit code.
+
+0  done
+1  unexpected (with a traceback only under --debug)
+2  usage: a flag, a body, a duration or a file that cannot be read
+3  refused by a rule, or an unknown operation, contract or setting
+4  an integrity finding
+5  the database or the provider is out of reach
+6  --timeout ran out
+7  a human is needed
+130 interrupted from the keyboard · 141 whoever read our output has gone
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from opledger import errors
+from opledger.cli import contracts, deciding, health, looking, providers, running, submitting
+from opledger.cli.frame import DbFlag, DebugFlag, Flags, JsonFlag, PipeClosed, Run, hush
+
+UNEXPECTED, USAGE, REFUSED, INTEGRITY, OUT_OF_REACH, TIMED_OUT, HUMAN_NEEDED = range(1, 8)
+INTERRUPTED, PIPE_CLOSED = 130, 141
+
+EXIT_CODES: tuple[tuple[type[Exception], int, str | None], ...] = (
+    (errors.UsageError, USAGE, None),
+    (errors.Refused, REFUSED, None),
+    (errors.ConfigWrong, REFUSED, None),
+    (errors.LeaseLost, REFUSED, None),
+    (errors.ProviderBroke, OUT_OF_REACH, None),
+    (errors.StoreUnavailable, OUT_OF_REACH, None),
+    (TimeoutError, TIMED_OUT, "timeout"),
+)
+"""The first class that fits decides the exit code; a word stands in for classes without a code of their own."""
+
+app = typer.Typer(
+    name="opledger",
+    help="A durable ledger for long-running jobs on other people's HTTP APIs.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    as_json: JsonFlag = False,
+    db: DbFlag = None,
+    debug: DebugFlag = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """A durable ledger for long-running jobs on other people's HTTP APIs."""
+    ctx.obj = Flags(as_json, db, debug)
+    if version:
+        from opledger import __version__
+
+        Run(ctx.obj).give({"version": __version__}, lambda: [f"opledger {__version__}"])
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        if as_json:
+            raise errors.UsageError("a command is missing; opledger --help lists them")
+        print(ctx.get_help(), file=sys.stderr)
+        raise typer.Exit(USAGE)
+
+
+for part in (submitting, looking, deciding, running, contracts, providers, health):
+    part.add_to(app)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; nothing is raised."""
+    # Usage errors come before the flags are parsed, so the words themselves must tell how to print them.
+    flags = Flags(as_json="--json" in arguments, debug="--debug" in arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = get_command(app).main(args=list(arguments), prog_name="opledger", standalone_mode=False)
+        sys.stdout.flush()
+    except (PipeClosed, BrokenPipeError):
+        hush()
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes a sentence and an exit code
+        return report(error, flags)
+    return code or 0
+
+
+def report(error: Exception, flags: Flags) -> int:
+    """Print an error as one sentence (or one JSON document) on standard error and return its exit code."""
+    out = Run(flags)
+    if isinstance(error, typer.BadParameter.__mro__[1]):  # click's UsageError, which typer keeps in a private module
+        out.tell(errors.UsageError.code, _usage(error))
+        return USAGE
+    for kind, code, word in EXIT_CODES:
+        if isinstance(error, kind):
+            out.tell(word or str(getattr(error, "code", "error")), str(error))
+            return code
+    return _unexpected(error, out)
+
+
+def _usage(error: Any) -> str:
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "opledger"
+    return f"{message}; see: {where} --help"
+
+
+def _unexpected(error: Exception, out: Run) -> int:
+    message = f"opledger met an error that it did not expect ({type(error).__name__}: {error})"
+    if not out.flags.debug:
+        out.tell("unexpected", f"{message}; run it again with --debug to see where, and report it")
+        return UNEXPECTED
+    import traceback
+
+    trace = traceback.format_exception(error)
+    if out.flags.as_json:
+        out.tell("unexpected", message, traceback=trace)
+    else:
+        from opledger.rules.plain import clean
+
+        print(clean("".join(trace), newlines=True), end="", file=sys.stderr)
+    return UNEXPECTED

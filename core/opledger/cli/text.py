@@ -1,0 +1,251 @@
+"""Records, steps and explanations as lines for people. What comes from outside goes through `clean`; no markup.
+
+Tables are as wide as the terminal, or 80 columns where there is none. Colour only on a terminal and without NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import typer
+
+from opledger.rules import jsontext
+from opledger.rules.explain import Explanation
+from opledger.rules.model import TERMINAL, Operation, State, to_rfc3339
+from opledger.rules.plain import clean
+from opledger.rules.shapes import Event
+
+_GOOD = frozenset({State.SUCCEEDED})
+_BAD = frozenset({State.FAILED, State.CONTRACT_VIOLATION, State.RESULT_UNAVAILABLE, State.RESULT_VALIDATION_FAILED})
+
+Row = Sequence[str]
+
+
+def short(operation_id: str) -> str:
+    """Return the part of an id that people see: the last eight characters."""
+    return clean(operation_id[-8:])
+
+
+def coloured() -> bool:
+    """Tell whether standard output is a terminal that wants colours (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def state_word(state: State, width: int = 0) -> str:
+    """Return a state, padded, and coloured by what it asks of the reader."""
+    padded = f"{state:<{width}}"
+    if not coloured():
+        return padded
+    if state in _GOOD:
+        return typer.style(padded, fg="green")
+    if state in _BAD:
+        return typer.style(padded, fg="red")
+    if state.needs_human or state is State.CREATE_UNKNOWN:
+        return typer.style(padded, fg="yellow")
+    return typer.style(padded, dim=True) if state in TERMINAL else padded
+
+
+def span(length: timedelta) -> str:
+    """Write a length of time in at most two units: ``3d 4h``, ``12m 5s``, ``0s``. Negative ones begin with ``-``."""
+    seconds = int(abs(length).total_seconds())
+    sign = "-" if length < timedelta(0) and seconds else ""
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, rest = divmod(rest, 60)
+    parts = [f"{n}{unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")) if n]
+    return sign + (" ".join(parts[:2]) or "0s")
+
+
+def relative(at: datetime | None, now: datetime) -> str:
+    """Write when something is due as seen from now."""
+    if at is None:
+        return "-"
+    return f"in {span(at - now)}" if at > now else "now"
+
+
+def table(heads: Row, rows: Sequence[Row], *, stretch: int, styled: Mapping[int, Any] | None = None) -> Iterable[str]:
+    """Lay out rows in columns that fit the terminal; column `stretch` gives up space first. Cells must be clean."""
+    from rich.cells import cell_len, set_cell_size
+
+    room = shutil.get_terminal_size((80, 24)).columns
+    widths = [max(cell_len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    # The widest columns give way until the row fits; none goes below what its heading or eight letters need.
+    least = [max(len(head), min(8, width)) for head, width in zip(heads, widths, strict=True)]
+    order = sorted(range(len(heads)), key=lambda i: (i != stretch, -widths[i]))
+    excess = sum(widths) + 2 * (len(heads) - 1) - room
+    for i in order:
+        if excess <= 0:
+            break
+        give = min(excess, widths[i] - least[i])
+        widths[i] -= give
+        excess -= give
+
+    def cell(text: str, width: int) -> str:
+        if cell_len(text) > width:
+            return set_cell_size(text, width - 1) + "…"
+        return set_cell_size(text, width)
+
+    def line(row: Row, style: Mapping[int, Any]) -> str:
+        cells = [cell(text, width) for text, width in zip(row, widths, strict=True)]
+        return "  ".join(style[i](text) if i in style else text for i, text in enumerate(cells)).rstrip()
+
+    yield line(heads, {})
+    for row in rows:
+        yield line(row, styled or {})
+
+
+def listing(operations: Sequence[Operation], now: datetime) -> Iterable[str]:
+    """Return the table of `list`."""
+    if not operations:
+        yield "No operations."
+        return
+    rows = [
+        (
+            short(op.operation_id),
+            op.state.value,
+            clean(op.contract),
+            clean(op.remote_state or "-"),
+            f"{op.next.kind} {relative(op.next.at, now)}" if op.next is not None else "-",
+            span(now - op.created_at),
+        )
+        for op in operations
+    ]
+    heads = ("ID", "STATE", "CONTRACT", "REMOTE", "NEXT", "AGE")
+    yield from table(heads, rows, stretch=3, styled={1: lambda text: state_word(State(text.strip()), len(text))})
+
+
+def record(op: Operation, now: datetime) -> Iterable[str]:
+    """Return one record as lines of name and value, with only what is known."""
+    yield f"{clean(op.operation_id)}  {state_word(op.state)}"
+    lease = op.lease
+    pairs: list[tuple[str, str | None]] = [
+        ("contract", op.contract),
+        ("requested by", op.requested_by),
+        ("expectation", op.expectation),
+        ("created", f"{to_rfc3339(op.created_at)} ({span(now - op.created_at)} ago)"),
+        ("remote job", op.remote_job_id),
+        ("remote state", _remote(op)),
+        ("progress", ", ".join(f"{k} {v}" for k, v in op.progress.items()) if op.progress else None),
+        ("next", f"{op.next.kind} {relative(op.next.at, now)}: {op.next.because}" if op.next else None),
+        ("attention", f"{op.attention.code} since {to_rfc3339(op.attention.since)}: {op.attention.reason}"
+         if op.attention else None),
+        ("approvals", f"{len(op.approvals)} of {op.approvals_needed}" if op.approvals_needed else None),
+        ("last error", op.last_error),
+        ("attempts", _attempts(op)),
+        *((f"{which} deadline", to_rfc3339(at)) for which, at in _deadlines(op)),
+        ("result", _result(op)),
+        ("worker", f"{lease.owner} until {to_rfc3339(lease.expires_at)}" if lease else None),
+        ("tags", " ".join(f"{k}={v}" for k, v in op.tags.items()) or None),
+        ("supersedes", op.supersedes),
+        ("task step", f"{op.task} / {op.step}" if op.task else None),
+        ("fingerprint", op.request_fingerprint),
+        ("token", op.idempotency_token),
+        ("trace id", op.trace_id),
+    ]  # fmt: skip
+    for name, value in pairs:
+        if value:
+            yield f"  {name:<18}{clean(value)}"
+
+
+def _remote(op: Operation) -> str | None:
+    if op.remote_state is None:
+        return None
+    means = f" (means {op.remote_means})" if op.remote_means not in (None, op.remote_state) else ""
+    return f"{op.remote_state}{means}"
+
+
+def _attempts(op: Operation) -> str | None:
+    names = ("create", "reconcile", "observe", "cancel", "collect")
+    return ", ".join(f"{name} {getattr(op.attempts, name)}" for name in names if getattr(op.attempts, name)) or None
+
+
+def _deadlines(op: Operation) -> Iterable[tuple[str, datetime]]:
+    if op.state in TERMINAL:
+        return
+    for which in ("approval", "create", "result", "cancel", "collect"):
+        at = getattr(op, f"{which}_deadline")
+        if at is not None:
+            yield which, at
+
+
+def _result(op: Operation) -> str | None:
+    result = op.result
+    if result is None:
+        return None
+    checked = "checked" if result.validated else "not checked"
+    items = result.items
+    counted = f", {items.succeeded} of {items.total} items succeeded" if items is not None else ""
+    problems = f"; problems: {'; '.join(result.problems)}" if result.problems else ""
+    return f"{result.location or '(none)'} ({result.size} bytes, {checked}{counted}){problems}"
+
+
+def explanation(found: Explanation) -> Iterable[str]:
+    """Return an explanation in sentences."""
+    op = found.operation
+    yield f"{clean(op.operation_id)} is {state_word(op.state)}."
+    yield clean(found.why)
+    if found.evidence:
+        numbers = ", ".join(str(seq) for seq in found.evidence)
+        yield f"Evidence: event {numbers}; see: opledger events {short(op.operation_id)}"
+    if found.choices:
+        yield "A person may decide:"
+        yield from choices(found.choices, op)
+
+
+def choices(options: Iterable[Any], op: Operation) -> Iterable[str]:
+    """Return what a person may decide, each with what it needs, sends and leads to."""
+    empty = True
+    for option in options:
+        empty = False
+        needs = "".join(f" --{need} …" for need in option.needs)
+        yield f"  --as {option.choice}{needs}  leads to {option.to}"
+        yield f"      {clean(option.consequence)}"
+        yield f"      Sends: {clean(option.sends)}" if option.sends else "      Sends nothing."
+        if option.jobs:
+            yield f"      Jobs: {', '.join(clean(job) for job in option.jobs)}"
+    if empty:
+        yield f"Nothing is to be decided about {short(op.operation_id)} in {op.state}."
+
+
+def steps(events: Sequence[Event]) -> Iterable[str]:
+    """Return the transitions, each with who caused it, by which evidence, and why."""
+    for event in events:
+        start = event.from_state or "(new)"
+        yield f"{event.seq:>4}  {to_rfc3339(event.at)}  {start} -> {_end(event)}"
+        yield f"      {event.kind} by {clean(event.actor)} because of {clean(event.cause)}"
+        if event.reason:
+            yield f"      Reason: {clean(event.reason)}"
+
+
+def _end(event: Event) -> str:
+    word = event.to_state or ""
+    return state_word(State(word)) if word in frozenset(State) else clean(word)
+
+
+def journal(events: Sequence[Event]) -> Iterable[str]:
+    """Return every event of one operation with its data."""
+    for event in events:
+        change = f"  {event.from_state or '(new)'} -> {_end(event)}" if event.to_state is not None else ""
+        yield f"{event.seq:>4}  {to_rfc3339(event.at)}  {event.kind} by {clean(event.actor)}{change}"
+        yield f"      because of {clean(event.cause)}{': ' + clean(event.reason) if event.reason else ''}"
+        for name, value in (event.data or {}).items():
+            shown = value if isinstance(value, str) else jsontext.dumps_inert(value)
+            yield f"      {clean(name)} = {clean(shown, limit=400)}"
+        yield f"      hash {event.hash[:16]}… after {event.prev_hash[:16]}…"
+
+
+def guarantees(report: Mapping[str, Any]) -> Iterable[str]:
+    """Return what a contract lets us promise: one line a promise, then every gap."""
+    for part in ("create", "cancel", "result", "webhooks"):
+        yield f"{part}:"
+        for name, value in report[part].items():
+            shown = value if isinstance(value, str) else jsontext.dumps_inert(value)
+            yield f"  {clean(name)}: {clean(shown)}"
+    yield "gaps:" if report["gaps"] else "gaps: none"
+    for gap in report["gaps"]:
+        yield f"  - {clean(gap)}"

@@ -1,0 +1,88 @@
+"""What `doctor` looks at in an open ledger. Each check is one sentence that says what to do about what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from opledger import config
+from opledger.rules.model import to_rfc3339
+from opledger.store import Store
+
+ALIVE: Final = timedelta(seconds=10)
+"""A worker whose last heartbeat is older counts as gone (it beats every two seconds)."""
+
+LATE: Final = timedelta(seconds=5)
+SKEW: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+def checks(store: Store, settings: config.Settings, now: datetime) -> tuple[Check, ...]:
+    """Look at an open ledger: that it opened at all says that database, schema and guards are as they must be."""
+    name = store.database.name
+    return (
+        Check(
+            "database",
+            True,
+            f"{name} can be read and written" if not store.database.read_only else f"{name} can be read",
+        ),
+        Check("schema", True, "the tables are of this version, and the guards of the journal are in place"),
+        *_clocks(store, now),
+        *_contracts(settings),
+        *_workers(store, now),
+    )
+
+
+def _clocks(store: Store, now: datetime) -> Iterator[Check]:
+    newest = [op.created_at for op in store.queries.list(limit=1).operations]
+    ahead = [moment for moment in (*newest, *(life.heartbeat for life in store.workers())) if moment > now + SKEW]
+    if ahead:
+        yield Check(
+            "clocks",
+            False,
+            f"the ledger holds a time that lies ahead of this machine's clock ({to_rfc3339(max(ahead))}, here it is "
+            f"{to_rfc3339(now)}); set the clocks of all machines by NTP",
+        )
+    else:
+        yield Check("clocks", True, f"nothing in the ledger lies ahead of this machine's clock ({to_rfc3339(now)})")
+
+
+def _contracts(settings: config.Settings) -> Iterator[Check]:
+    files = config.list_contracts(settings)
+    for file in files:
+        if file.error is not None:
+            yield Check(f"contract {file.name}", False, file.error.message)
+    good = [file.name for file in files if file.contract is not None]
+    yield Check("contracts", True, f"{len(good)} contracts load: {', '.join(good) or 'none'}")
+
+
+def _workers(store: Store, now: datetime) -> Iterator[Check]:
+    lives = store.workers()
+    alive = [life for life in lives if now - life.heartbeat < ALIVE]
+    for life in lives:
+        if life not in alive:
+            since = to_rfc3339(life.heartbeat)
+            yield Check(
+                f"worker {life.name}", True, f"gave no sign of life since {since}; its leases run out by themselves"
+            )
+        elif life.lateness > LATE:
+            late = int(life.lateness.total_seconds())
+            yield Check(f"worker {life.name}", False, f"is {late} s behind with its work; start another worker")
+    due = store.next_due(now, store.paused())
+    if alive:
+        names = ", ".join(life.name for life in alive)
+        yield Check("workers", True, f"{len(alive)} alive: {names}")
+    elif due is not None and due <= now:
+        yield Check("workers", False, "work is due and no worker is alive; start one with: opledger worker")
+    else:
+        yield Check("workers", True, "no worker is alive, and nothing is due")
