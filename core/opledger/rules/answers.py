@@ -7,21 +7,33 @@ in flight, mismatch, duplicate, throttled, credentials, refused, success; whatev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from opledger.rules import evidence as e
-from opledger.rules import jsontext, schedule
 from opledger.rules.calls import Answer, Failure, Fate
 from opledger.rules.contract import Contract
-from opledger.rules.model import FINAL_MEANS, SUCCESS_MEANS, Action, Means, Operation, State, StoredResult, to_rfc3339
+from opledger.rules.model import FINAL_MEANS, SUCCESS_MEANS, Action, Means, Operation, State, StoredResult
+from opledger.rules.pages import (
+    CREDENTIALS,
+    WORD_LIMIT,
+    Page,
+    content_type,
+    first_id,
+    means_of,
+    moment_of,
+    open_page,
+    reads_status,
+    redirect_note,
+    short,
+    text_id,
+    throttled,
+    wait_until,
+    word_of,
+)
 from opledger.rules.requests import own_url
-from opledger.rules.values import MISSING, Condition, ConditionError, Pick
-
-CREDENTIALS: Final = (401, 403)
-WORD_LIMIT: Final = 200
-ID_LIMIT: Final = 512
+from opledger.rules.values import MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,154 +42,6 @@ class Reading:
 
     evidence: e.Evidence
     credentials: bool = False
-
-
-@dataclass(slots=True)
-class Page:
-    """An answer taken apart once: JSON where it is JSON, and the notes that reading it made."""
-
-    answer: Answer
-    contract: Contract
-    op: Operation
-    document: Any = None
-    is_json: bool = False
-    why_not_json: str = ""
-    notes: list[str] = field(default_factory=list)
-
-    def holds(self, condition: Condition | None, **more: Any) -> bool:
-        """Evaluate a condition; one that cannot be evaluated on this answer does not hold, and that is noted."""
-        if condition is None:
-            return False
-        values = {
-            "status": self.answer.status,
-            "headers": dict(self.answer.headers),
-            "body": self.document,
-            "operation": context(self.op),
-            **more,
-        }
-        try:
-            return condition.holds(values)
-        except ConditionError as error:
-            self.notes.append(str(error)[:WORD_LIMIT])
-            return False
-
-    def pick(self, pick: Pick | None) -> Any:
-        """Take a value out of the answer, or MISSING."""
-        return MISSING if pick is None else pick.of(self.document, self.answer.headers)
-
-    @property
-    def ok(self) -> bool:
-        """True for a 2xx status."""
-        return 200 <= self.answer.status < 300
-
-    def facts(self, call_id: str, answer: str | None) -> dict[str, Any]:
-        """Return what every piece of evidence from this answer carries."""
-        request_id = next(
-            (self.answer.headers[name] for name in map(str.lower, self.contract.request_id_headers) if name in self.answer.headers),
-            None,
-        )
-        return {
-            "call_id": call_id,
-            "status": self.answer.status,
-            "answer": answer,
-            "request_id": None if request_id is None else request_id[:WORD_LIMIT],
-            "notes": tuple(self.notes),
-        }
-
-
-def context(op: Operation) -> dict[str, Any]:
-    """Return the operation as conditions see it."""
-    return {
-        "operation_id": op.operation_id,
-        "contract": op.contract,
-        "token": op.idempotency_token,
-        "idempotency_token": op.idempotency_token,
-        "trace_id": op.trace_id,
-        "job_id": op.remote_job_id,
-        "remote_job_id": op.remote_job_id,
-        "requested_by": op.requested_by,
-        "tags": dict(op.tags),
-        "state": str(op.state),
-        "created_at": to_rfc3339(op.created_at),
-    }
-
-
-def open_page(answer: Answer, contract: Contract, op: Operation) -> Page:
-    """Take an answer apart. A body that is not JSON is kept as text, for conditions on text answers."""
-    page = Page(answer, contract, op)
-    if not answer.body:
-        page.why_not_json = "the answer is empty"
-        return page
-    try:
-        page.document = jsontext.loads(answer.body)
-        page.is_json = True
-    except jsontext.JsonError as error:
-        page.why_not_json = f"the answer is not usable JSON: {error}"
-        page.document = answer.body[:65536].decode("utf-8", "replace").replace("\0", "\\u0000")
-    return page
-
-
-def text_id(value: Any) -> str | None:
-    """Return a job id as text, exactly as received, or None where the value cannot be an id.
-
-    Integers keep all digits (B19); floats, booleans, null, blank and absurdly long texts are no ids, nor is one with
-    a NUL in it, which no database keeps.
-    """
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str) and value.strip() and "\0" not in value and len(value.encode()) <= ID_LIMIT:
-        return value
-    return None
-
-
-def first_id(page: Page, picks: tuple[Pick, ...]) -> str | None:
-    """Return the first usable id among the picks, in order of preference."""
-    for pick in picks:
-        found = text_id(page.pick(pick))
-        if found is not None:
-            return found
-    return None
-
-
-def word_of(value: Any) -> str:
-    """Return a provider's state word as text, verbatim (cut at a sane length)."""
-    if value is MISSING:
-        return "(missing)"
-    word = value if isinstance(value, str) else jsontext.dumps(value).decode()
-    return word[:WORD_LIMIT].replace("\0", "\\u0000")
-
-
-def means_of(contract: Contract, word: str) -> Means:
-    """Return our reading of a word: trimmed and case-folded; a word the contract does not list is unknown."""
-    return contract.status.words.get(word.strip().casefold(), Means.UNKNOWN)
-
-
-def short(page: Page) -> str:
-    """Say in a few words what came back."""
-    return f"status {page.answer.status}" + (f", {page.why_not_json}" if page.why_not_json else "")
-
-
-def wait_until(page: Page) -> tuple[datetime | None, str | None]:
-    """Return when the provider asks to be called again, and where it said so. Absurd values are capped later."""
-    at = page.answer.answered_at
-    found = schedule.read_hint(page.contract.poll.hints or _DEFAULT_HINTS, page.document, page.answer.headers, at)
-    return (None, None) if found is None else (at + found[0], found[1])
-
-
-_DEFAULT_HINTS: Final = (Pick.parse("header:retry-after-ms"), Pick.parse("header:retry-after"))
-
-
-def throttled(page: Page) -> bool:
-    """True where the contract (or plain 429) says that the call was not taken."""
-    condition = page.contract.limits.throttled_when
-    return page.answer.status == 429 if condition is None else page.holds(condition)
-
-
-def redirect_note(page: Page) -> str:
-    """Say that a redirect was seen and not followed."""
-    return f"redirect {page.answer.status}, not followed" if 300 <= page.answer.status < 400 else short(page)
 
 
 # --- create and resend -------------------------------------------------------------------------------------------
@@ -190,7 +54,9 @@ def read_create(
     if isinstance(outcome, Failure):
         if outcome.fate is Fate.NOT_DELIVERED and not resend:
             return Reading(e.NotDelivered(call_id=call_id, action=Action.CREATE, why=outcome.why))
-        return Reading(_lost(resend, outcome.why, {"call_id": call_id, "status": outcome.status, "answer": answer}))
+        return Reading(
+            _lost(outcome.why, {"call_id": call_id, "status": outcome.status, "answer": answer}, resend=resend)
+        )
     page = open_page(outcome, contract, op)
     idempotency = contract.create.idempotency
     in_flight = page.holds(idempotency.in_flight_when)
@@ -200,32 +66,34 @@ def read_create(
     facts = page.facts(call_id, answer)
     if in_flight:
         retry_at, _ = wait_until(page)
-        return Reading(_lost(resend, "the first request under this token is still running", facts, retry_at=retry_at))
+        return Reading(
+            _lost("the first request under this token is still running", facts, resend=resend, retry_at=retry_at)
+        )
     if mismatch:
         why = f"the provider knows token {op.idempotency_token} with another body ({short(page)})"
         return Reading(e.TokenMismatch(**facts, why=why, jobs=_ids(first_id(page, contract.create.job_id))))
     if duplicate:
-        return Reading(_duplicate(page, facts, resend))
+        return Reading(_duplicate(page, facts, resend=resend))
     if busy:
         retry_at, hint = wait_until(page)
         why = f"throttled ({hint or short(page)})"
         if resend:
-            return Reading(_lost(resend, why, facts, retry_at=retry_at))
+            return Reading(_lost(why, facts, resend=resend, retry_at=retry_at))
         return Reading(e.Throttled(**facts, action=Action.CREATE, why=why, retry_at=retry_at))
     status = outcome.status
     if status in CREDENTIALS and status not in contract.create.refused:
         why = f"the provider refused our credentials (status {status})"
         if resend:
-            return Reading(_lost(resend, why, facts), credentials=True)
+            return Reading(_lost(why, facts, resend=resend), credentials=True)
         return Reading(e.Throttled(**facts, action=Action.CREATE, why=why), credentials=True)
     if status in contract.create.refused and status not in contract.create.success:
         return Reading(e.Refused(**facts, why=_error_text(page), replay=_replayed(page)))
     if status in contract.create.success:
-        return Reading(_success(page, call_id, answer, resend))
-    return Reading(_lost(resend, redirect_note(page), facts))
+        return Reading(_success(page, call_id, answer, resend=resend))
+    return Reading(_lost(redirect_note(page), facts, resend=resend))
 
 
-def _lost(resend: bool, why: str, facts: Mapping[str, Any], retry_at: datetime | None = None) -> e.Evidence:
+def _lost(why: str, facts: Mapping[str, Any], *, resend: bool, retry_at: datetime | None = None) -> e.Evidence:
     """A create without a usable answer: unknown. On a resend the create stays as unknown as it was."""
     if resend:
         return e.Inconclusive(**facts, why=why, strategy="resend", next_strategy=retry_at is None, retry_at=retry_at)
@@ -250,18 +118,19 @@ def _error_text(page: Page) -> str:
     return f"status {page.answer.status}"
 
 
-def _duplicate(page: Page, facts: Mapping[str, Any], resend: bool) -> e.Evidence:
+def _duplicate(page: Page, facts: Mapping[str, Any], *, resend: bool) -> e.Evidence:
     """The provider says that this token or id is taken. With a job id that is our job; without one, look it up."""
     job_id = first_id(page, page.contract.create.job_id)
     if job_id is None:
-        return _lost(resend, f"the provider says this was created before ({short(page)}); it must be looked up", facts)
+        why = f"the provider says this was created before ({short(page)}); it must be looked up"
+        return _lost(why, facts, resend=resend)
     return _bound(page, facts, job_id, "resend" if resend else "create", replay=True)
 
 
-def _success(page: Page, call_id: str, answer: str | None, resend: bool) -> e.Evidence:
+def _success(page: Page, call_id: str, answer: str | None, *, resend: bool) -> e.Evidence:
     create = page.contract.create
     failed = page.holds(create.error_when)
-    inline = not failed and page.holds(create.inline_when)
+    inline = not failed and page.holds(create.inline_when) and _may_be_result(page)
     facts = page.facts(call_id, answer)
     if failed:
         return e.Refused(**facts, why=f"the answer carries an error: {_error_text(page)}", replay=_replayed(page))
@@ -269,8 +138,18 @@ def _success(page: Page, call_id: str, answer: str | None, resend: bool) -> e.Ev
         return e.CompletedInline(**facts)
     job_id = first_id(page, create.job_id)
     if job_id is None:
-        return _lost(resend, f"a success answer without a job id ({short(page)})", facts)
+        return _lost(f"a success answer without a job id ({short(page)})", facts, resend=resend)
     return _bound(page, facts, job_id, "resend" if resend else "create", replay=_replayed(page))
+
+
+def _may_be_result(page: Page) -> bool:
+    """True for JSON, and for what the contract says its results are: an error page with status 200 is no result."""
+    result = page.contract.result
+    if page.is_json or not page.answer.body or result is None:
+        return page.is_json
+    if result.content_type:
+        return content_type(page) in result.content_type
+    return result.format in ("csv", "jsonl", "binary") and content_type(page) != "text/html"
 
 
 def _bound(page: Page, facts: Mapping[str, Any], job_id: str, how: str, *, replay: bool) -> e.Evidence:
@@ -335,7 +214,11 @@ def read_status(
                 e.IdentityChanged(**page.facts(call_id, answer), why=why, jobs=_ids(op.remote_job_id, found))
             )
     if word is None:
-        word = "/".join(word_of(page.pick(pick)) for pick in status.state)
+        words = [page.pick(pick) for pick in status.state]
+        if not isinstance(page.document, Mapping) and all(found is MISSING for found in words):
+            why = "the status answer has another shape than the contract says"
+            return Reading(e.ReadFailed(**page.facts(call_id, answer), why=why))
+        word = "/".join(map(word_of, words))
     reading = means or means_of(contract, word)
     if op.state is State.RESULT_COLLECTING and reading in FINAL_MEANS - SUCCESS_MEANS:
         why = f"the job was {op.remote_state} and is now {word}"
@@ -346,9 +229,14 @@ def read_status(
 
 
 def _by_rule(page: Page) -> tuple[Means | None, str | None]:
-    """Try the contract's rules; on an answer that is no 2xx only a rule that reads the status may speak."""
+    """Try the contract's rules; on an answer that is no 2xx only a rule that reads the status code may speak.
+
+    No rule reads an error page: HTML says nothing about a job, whatever its status code.
+    """
+    if not page.is_json and content_type(page) == "text/html":
+        return None, None
     for rule in page.contract.status.rules:
-        if (page.ok or "status" in rule.when.text) and page.holds(rule.when):
+        if (page.ok or reads_status(rule.when)) and page.holds(rule.when):
             states = page.contract.status.state
             word = "/".join(word_of(page.pick(pick)) for pick in states) if states and page.is_json else rule.when.text
             return rule.means, word
@@ -385,7 +273,9 @@ def _observed(page: Page, call_id: str, answer: str | None, word: str, means: Me
         if isinstance(value, int | float | str) and not isinstance(value, bool):
             progress[name] = value if not isinstance(value, str) else value[:WORD_LIMIT]
     errors = [
-        word_of(value) for value in (page.pick(pick) for pick in status.error) if value is not MISSING and value is not None
+        word_of(value)
+        for value in (page.pick(pick) for pick in status.error)
+        if value is not MISSING and value is not None
     ]
     retry_at, hint = (None, None) if means in FINAL_MEANS else wait_until(page)
     return e.Observed(
@@ -399,19 +289,6 @@ def _observed(page: Page, call_id: str, answer: str | None, word: str, means: Me
         retry_at=retry_at,
         hint=hint,
     )
-
-
-def moment_of(value: Any, unit: str) -> datetime | None:
-    """Read a provider's time stamp: seconds or milliseconds since 1970, or RFC 3339. None where it is neither."""
-    if value is MISSING or value is None or isinstance(value, bool):
-        return None
-    try:
-        if unit == "rfc3339":
-            moment = datetime.fromisoformat(str(value))
-            return None if moment.tzinfo is None else moment.astimezone(UTC)
-        return datetime.fromtimestamp(float(value) / (1000 if unit == "ms" else 1), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 # --- cancel ------------------------------------------------------------------------------------------------------
@@ -463,7 +340,12 @@ def read_missing_result(
     if isinstance(outcome, Failure):
         return Reading(
             e.ReadFailed(
-                call_id=call_id, status=outcome.status, answer=answer, action=Action.COLLECT, why=outcome.why, code="result"
+                call_id=call_id,
+                status=outcome.status,
+                answer=answer,
+                action=Action.COLLECT,
+                why=outcome.why,
+                code="result",
             )
         )
     page = open_page(outcome, contract, op)
@@ -479,11 +361,15 @@ def read_missing_result(
     why = "the result is not ready yet" if waits else redirect_note(page)
     code = "not_ready" if waits else "result"
     return Reading(
-        e.ReadFailed(**facts, action=Action.COLLECT, why=f"{why} (status {status})", code=code, retry_at=retry_at, hint=hint),
+        e.ReadFailed(
+            **facts, action=Action.COLLECT, why=f"{why} (status {status})", code=code, retry_at=retry_at, hint=hint
+        ),
         credentials,
     )
 
 
-def stored_result(location: str, size: int, sha256: str, content_type: str | None, problems: tuple[str, ...]) -> StoredResult:
+def stored_result(
+    location: str, size: int, sha256: str, content_type: str | None, problems: tuple[str, ...]
+) -> StoredResult:
     """Return the integrity data of a stored result."""
     return StoredResult(location, size, sha256, content_type, validated=True, problems=problems)

@@ -11,10 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from opledger.rules import evidence as e
-from opledger.rules.answers import (
+from opledger.rules.answers import Reading
+from opledger.rules.calls import Answer, Failure
+from opledger.rules.contract import Contract, Strategy
+from opledger.rules.model import FINAL_MEANS, Means, Operation
+from opledger.rules.pages import (
     CREDENTIALS,
     Page,
-    Reading,
     first_id,
     means_of,
     moment_of,
@@ -25,9 +28,6 @@ from opledger.rules.answers import (
     wait_until,
     word_of,
 )
-from opledger.rules.calls import Answer, Failure
-from opledger.rules.contract import Contract, Strategy
-from opledger.rules.model import FINAL_MEANS, Means, Operation
 from opledger.rules.values import MISSING, Pick
 
 CLOCK_SKEW: Final = timedelta(minutes=2)
@@ -53,6 +53,8 @@ class Search:
     matches: list[Match] = field(default_factory=list)
     items: int = 0
     too_old: int = 0
+    nameless: int = 0  #: items that are ours and have no usable job id
+    unread: int = 0  #: items on which the match could not be evaluated: they may be ours
     pages: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -64,7 +66,9 @@ def read_page(
     """Read one page into `search`. A Reading ends the look-up without a verdict; a Page may have a successor."""
     strategy = search.strategy
     if isinstance(outcome, Failure):
-        return Reading(_inconclusive(strategy, outcome.why, {"call_id": call_id, "status": outcome.status, "answer": answer}))
+        return Reading(
+            _inconclusive(strategy, outcome.why, {"call_id": call_id, "status": outcome.status, "answer": answer})
+        )
     page = open_page(outcome, contract, op)
     search.pages += 1
     busy = throttled(page)
@@ -87,6 +91,7 @@ def read_page(
 
 
 def _gather(page: Page, search: Search) -> bool:
+    """Add what the page shows; False where it has another shape than the contract says."""
     strategy, op = search.strategy, page.op
     if strategy.strategy == "list":
         items = page.pick(strategy.items)
@@ -99,23 +104,36 @@ def _gather(page: Page, search: Search) -> bool:
         made = moment_of(_of(strategy.item_created_at, item), strategy.created_at_unit)
         if made is not None and op.first_sent_at is not None and made < op.first_sent_at - CLOCK_SKEW:
             search.too_old += 1
-            continue
-        if strategy.match is not None and not page.holds(strategy.match, item=item):
-            continue
-        if strategy.item_id is not None:
-            job_id = text_id(_of(strategy.item_id, item))
-        else:
-            job_id = first_id(page, page.contract.create.job_id) if strategy.strategy != "list" else None
-        if job_id is None:
-            if strategy.strategy == "get":
-                return False
-            search.notes.append("an item that matches has no usable job id")
-            continue
-        raw = _of(strategy.item_state, item)
-        word = None if raw is MISSING else word_of(raw)
-        means = Means.UNKNOWN if word is None else means_of(page.contract, word)
-        search.matches.append(Match(job_id, word, means not in FINAL_MEANS))
+        elif _matches(page, search, item):
+            _take(page, search, item)
     return True
+
+
+def _matches(page: Page, search: Search, item: Any) -> bool:
+    match = search.strategy.match
+    if match is None:
+        return True
+    noted = len(page.notes)
+    holds = page.holds(match, item=item)
+    search.unread += len(page.notes) > noted
+    if search.unread > 1:
+        del page.notes[noted:]  # one note says it; thousands of items may have the same flaw
+    return holds
+
+
+def _take(page: Page, search: Search, item: Any) -> None:
+    strategy = search.strategy
+    raw_id = first_id(page, page.contract.create.job_id) if strategy.item_id is None else _of(strategy.item_id, item)
+    job_id = text_id(raw_id)
+    if job_id is None:
+        # A singleton without a match names its job, or names none; anything else that is ours has an id.
+        nothing = strategy.strategy == "singleton" and strategy.match is None and raw_id in (MISSING, None)
+        search.nameless += not nothing
+        return
+    raw = _of(strategy.item_state, item)
+    word = None if raw is MISSING else word_of(raw)
+    means = Means.UNKNOWN if word is None else means_of(page.contract, word)
+    search.matches.append(Match(job_id, word, means not in FINAL_MEANS))
 
 
 def _of(pick: Pick | None, item: Any) -> Any:
@@ -132,12 +150,16 @@ def conclude(search: Search, op: Operation, now: datetime, *, complete: bool, wh
         live = sum(match.live for match in by_id.values())
         why = f"{len(by_id)} jobs answer to our reference ({live} of them live)"
         return e.ManyJobs(**facts, why=why, jobs=tuple(dict.fromkeys((*op.jobs, *jobs))))
+    if complete and (doubt := _doubt(search)):
+        return e.Inconclusive(**facts, why=doubt, strategy=strategy.strategy, next_strategy=True)
     if len(by_id) == 1 and complete:
         match = search.matches[0]
         if op.jobs and match.job_id not in op.jobs:
             why = f"the look-up found job {match.job_id}, after job {op.jobs[0]}"
             return e.UnfamiliarJobId(**facts, why=why, jobs=(*op.jobs, match.job_id))
-        compared = strategy.match.text if strategy.match is not None else f"fetched under our own id by {strategy.strategy}"
+        compared = (
+            strategy.match.text if strategy.match is not None else f"fetched under our own id by {strategy.strategy}"
+        )
         return e.Accepted(
             **facts, job_id=match.job_id, remote_state=match.word, how=strategy.strategy,
             comparison=f"{compared}; 1 of {search.items} items on {search.pages} pages",
@@ -145,6 +167,19 @@ def conclude(search: Search, op: Operation, now: datetime, *, complete: bool, wh
     if not complete:
         return e.Inconclusive(**facts, why=why_incomplete, strategy=strategy.strategy, next_strategy=True)
     return _absent(search, op, now, facts)
+
+
+def _doubt(search: Search) -> str | None:
+    """Say why a complete look-up proves nothing, or None. What cannot be read is never taken for absence."""
+    if search.nameless:
+        return f"{search.nameless} items are ours and have no usable job id"
+    if search.matches:
+        return None
+    if search.unread:
+        return f"{search.unread} items could not be compared with our reference; they may be ours"
+    if search.strategy.strategy == "get" and search.items:
+        return "something else than our job stands under our own id"
+    return None
 
 
 def _absent(search: Search, op: Operation, now: datetime, facts: dict[str, Any]) -> e.Evidence:
