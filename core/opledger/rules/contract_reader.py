@@ -167,7 +167,8 @@ class Table:
         self._known.append(key)
         inner = self.data.get(key, [])
         if not isinstance(inner, list):
-            self.problem(key, f"must be a list of tables ([[{key}]]), not {kind_of(inner)}")
+            header = key_of((*self.path, key))
+            self.problem(key, f"must be a list of tables ([[{header}]]), not {kind_of(inner)}")
             return ()
         found = []
         for index, item in enumerate(inner):
