@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ClauseElement, ColumnElement, and_, bindparam, func, null, select, update
 
 from opledger.rules.model import State
-from opledger.store import rows
+from opledger.store import encoding, rows
 from opledger.store.recording import heads
 from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import OPERATION
@@ -138,7 +138,7 @@ def _first_expiry(tongue: Tongue) -> ClauseElement:
 
 def claim(tx: Tx, ask: Claim) -> list[Claimed]:
     """Take what is due under new leases, the longest overdue first."""
-    now = rows.to_micros(ask.now)
+    now = encoding.to_micros(ask.now)
     picks = [*_unleased(tx, ask, now), *_abandoned(tx, ask, now)]
     picks.sort()
     chosen: list[tuple[str, str | None]] = []
@@ -178,13 +178,13 @@ def _lease(tx: Tx, chosen: dict[str, str | None], owner: str, lease: timedelta, 
     if not chosen:
         return []
     ids = tx.tongue.several(chosen)
-    taken = {row[0]: row for row in tx.all(_take, ids=ids, owner=owner, lease=rows.span_micros(lease), now=now)}
+    taken = {row[0]: row for row in tx.all(_take, ids=ids, owner=owner, lease=encoding.span_micros(lease), now=now)}
     return [Claimed(rows.from_row(taken[operation_id]), previous) for operation_id, previous in chosen.items()]
 
 
 def claim_one(tx: Tx, operation_id: str, owner: str, lease: timedelta, now: datetime) -> Claimed | None:
     """Take one operation, due or not; None where there is none or its lease stands."""
-    micros = rows.to_micros(now)
+    micros = encoding.to_micros(now)
     found = tx.one(heads, ids=tx.tongue.several([operation_id]))
     if found is None:
         return None
@@ -209,7 +209,7 @@ def renew(tx: Tx, owner: str, held: Sequence[tuple[str, int]], lease: timedelta,
     """Extend leases; those that are still held."""
     ours = _ours(tx, owner, held)
     if ours:
-        tx.run(_extend, ids=tx.tongue.several(ours), lease=rows.span_micros(lease), now=rows.to_micros(now))
+        tx.run(_extend, ids=tx.tongue.several(ours), lease=encoding.span_micros(lease), now=encoding.to_micros(now))
     return ours
 
 
@@ -236,12 +236,12 @@ _NO_STATE: Final = ""
 
 def next_due(tx: Tx, now: datetime, paused: Collection[str], full: Collection[str]) -> datetime | None:
     """When something is next to be claimed by a worker for which these contracts are paused and full."""
-    return _earliest(tx, waiting, rows.to_micros(now), paused, full, but=_NO_STATE)
+    return _earliest(tx, waiting, encoding.to_micros(now), paused, full, but=_NO_STATE)
 
 
 def idle_horizon(tx: Tx, now: datetime | None, paused: Collection[str]) -> datetime | None:
     """When something becomes due without a person's doing; None where nothing ever will."""
-    micros = 0 if now is None else rows.to_micros(now)
+    micros = 0 if now is None else encoding.to_micros(now)
     if now is None:
         micros = tx.clock() or 0
     return _earliest(tx, _waiting_for_no_human, micros, paused, (), but=State.AWAITING_APPROVAL.value)
@@ -261,4 +261,4 @@ def _earliest(
     (expiry,) = tx.all(_first_expiry, now=now)[0]
     if expiry is not None:
         moments.append(expiry)
-    return rows.from_micros(min(moments)) if moments else None
+    return encoding.from_micros(min(moments)) if moments else None

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.rules.contract import Contract
 from opledger.rules.model import TERMINAL, State, StoredRequest
-from opledger.store import rows
+from opledger.store import encoding
 from opledger.store.recording import unknown
 from opledger.store.statements import Tongue, Tx
 from opledger.store.tables import ANSWER, CONTRACT, OPERATION, PROVIDER, REQUEST, WORKER
@@ -38,14 +38,14 @@ def _source(_: Tongue) -> ClauseElement:
 
 def pin_contract(tx: Tx, contract: Contract) -> None:
     """Keep a contract's text, so that operations can stay with it."""
-    row = (contract.digest, contract.name, contract.source, rows.to_json(dict(contract.environment)))
+    row = (contract.digest, contract.name, contract.source, encoding.to_json(dict(contract.environment)))
     tx.many(tx.prepared(_pin), [row])
 
 
 def contract_source(tx: Tx, digest: str) -> tuple[str, Mapping[str, str]] | None:
     """The pinned text and the environment values it was read with, or None."""
     row = tx.one(_source, digest=digest)
-    return None if row is None else (row[0], rows.from_json(row[1]))
+    return None if row is None else (row[0], encoding.from_json(row[1]))
 
 
 def _request(_: Tongue) -> ClauseElement:
@@ -61,7 +61,7 @@ def request_of(tx: Tx, operation_id: str) -> StoredRequest:
     return StoredRequest(
         method=method,
         url=url,
-        headers=tuple((name, value) for name, value in rows.from_json(headers)),
+        headers=tuple((name, value) for name, value in encoding.from_json(headers)),
         body=bytes(body),
         content_type=content_type,
         asked=bytes(body if asked is None else asked),
@@ -112,10 +112,10 @@ def _workers(_: Tongue) -> ClauseElement:
 
 def heartbeat(tx: Tx, life: WorkerLife) -> None:
     """Note a sign of life; the first one of a name also notes when it started."""
-    beat = rows.to_micros(life.heartbeat)
-    row = (life.name, life.host, life.pid, rows.to_micros(life.started), beat, rows.span_micros(life.lateness))
+    beat = encoding.to_micros(life.heartbeat)
+    row = (life.name, life.host, life.pid, encoding.to_micros(life.started), beat, encoding.span_micros(life.lateness))
     tx.many(tx.prepared(_beat), [row])
-    tx.run(_forget, before=beat - rows.span_micros(FORGOTTEN))
+    tx.run(_forget, before=beat - encoding.span_micros(FORGOTTEN))
 
 
 def leave(tx: Tx, name: str) -> None:
@@ -126,7 +126,7 @@ def leave(tx: Tx, name: str) -> None:
 def workers(tx: Tx) -> list[WorkerLife]:
     """All workers that gave a sign of life and did not sign off, by name."""
     return [
-        WorkerLife(name, host, pid, rows.from_micros(started), rows.from_micros(beat), rows.span(late))
+        WorkerLife(name, host, pid, encoding.from_micros(started), encoding.from_micros(beat), encoding.span(late))
         for name, host, pid, started, beat, late in tx.all(_workers)
     ]
 
@@ -175,13 +175,13 @@ def open_counts(tongue: Tongue) -> ClauseElement:
 def pause(tx: Tx, contract: str, by: str, reason: str, at: datetime) -> bool:
     """Stop all calls to a provider; False where they were stopped already (the first reason stands)."""
     tx.wakes = True
-    return tx.many(tx.prepared(_pause), [(contract, "paused", by, reason, rows.to_micros(at))]) == 1
+    return tx.many(tx.prepared(_pause), [(contract, "paused", by, reason, encoding.to_micros(at))]) == 1
 
 
 def resume(tx: Tx, contract: str, by: str, reason: str, at: datetime) -> bool:
     """Allow calls again; False where they were not stopped."""
     tx.wakes = True
-    return tx.run(_resume, name=contract, who=by, why=reason, at=rows.to_micros(at)) == 1
+    return tx.run(_resume, name=contract, who=by, why=reason, at=encoding.to_micros(at)) == 1
 
 
 def paused(tx: Tx) -> dict[str, str]:
@@ -194,5 +194,5 @@ def providers(tx: Tx) -> list[Provider]:
     opened = dict(tx.all(open_counts, states=tx.tongue.several(OPEN_STATES)))
     known = {name: Provider(name, "open", open_operations=opened.get(name, 0)) for (name,) in tx.all(_contract_names)}
     for name, state, by, reason, since in tx.all(_providers):
-        known[name] = Provider(name, state, by, reason, rows.from_micros(since), opened.get(name, 0))
+        known[name] = Provider(name, state, by, reason, encoding.from_micros(since), opened.get(name, 0))
     return [known[name] for name in sorted(known)]

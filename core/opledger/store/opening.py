@@ -11,7 +11,7 @@ from sqlalchemy import ClauseElement, insert, select
 from opledger.errors import BodyConflict, ConfigWrong, OpledgerError
 from opledger.rules.model import Operation, StoredRequest
 from opledger.rules.projection import Entry, project
-from opledger.store import rows
+from opledger.store import encoding, rows
 from opledger.store.recording import Outcome, records, seal, store_events, unstorable
 from opledger.store.statements import Tongue, Tx
 from opledger.store.tables import CONTRACT, OPERATION, REQUEST
@@ -143,11 +143,11 @@ def _open(ledger: _Ledger, opening: Opening) -> Recorded:
 def _request_row(operation_id: str, request: StoredRequest) -> tuple[Any, ...]:
     return (
         operation_id,
-        rows.text(request.method),
-        rows.text(request.url),
-        rows.to_json(request.headers),
-        rows.text(request.content_type),
+        encoding.text(request.method),
+        encoding.text(request.url),
+        encoding.to_json(request.headers),
+        encoding.text(request.content_type),
         request.body,
         None if request.asked == request.body else request.asked,
-        None if request.fingerprint_url == request.url else rows.text(request.fingerprint_url),
+        None if request.fingerprint_url == request.url else encoding.text(request.fingerprint_url),
     )

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from opledger.errors import Refused
 from opledger.rules.journal import Row
 from opledger.rules.model import Operation
-from opledger.store import rows
+from opledger.store import encoding, rows
 from opledger.store.directory import OPEN_STATES, open_counts
 from opledger.store.engine import Database
 from opledger.store.recording import records, unknown
@@ -193,7 +193,7 @@ def _listing(tongue: Tongue, wanted: Filter, after: tuple[datetime, str] | None,
     if wanted.text:
         conditions.append(o.operation_id.in_(_matching(wanted.text, values)))
     if after is not None:
-        values["at"], values["id"] = rows.to_micros(after[0]), after[1]
+        values["at"], values["id"] = encoding.to_micros(after[0]), after[1]
         at, id_ = bindparam("at", type_=BigInteger), bindparam("id", type_=Text)
         # The first condition is implied, and lets the index begin at the right place.
         conditions += [o.created_at <= at, tuple_(o.created_at, o.operation_id) < tuple_(at, id_)]

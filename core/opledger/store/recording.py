@@ -18,7 +18,7 @@ from opledger.errors import LeaseLost, OpledgerError, Refused, StoreUnavailable,
 from opledger.rules import journal
 from opledger.rules.model import Lease, Operation, Plan
 from opledger.rules.projection import Entry, project
-from opledger.store import rows
+from opledger.store import encoding, rows
 from opledger.store.statements import Prepared, Tongue, Tx
 from opledger.store.tables import ANSWER, EVENT, OPERATION
 from opledger.store.values import Changed, Declined, JobIdTaken, Recorded, Write
@@ -108,7 +108,7 @@ class Seat:
         """The lease as the record shows it."""
         if self.released or self.owner is None or self.expires_at is None:
             return None
-        return Lease(self.owner, self.epoch, rows.from_micros(self.expires_at))
+        return Lease(self.owner, self.epoch, encoding.from_micros(self.expires_at))
 
     def reset(self) -> None:
         """Back to how the operation was found."""
@@ -197,7 +197,7 @@ def _may_write(tx: Tx, write: Write, seat: Seat, clock: int | None) -> None:
                 f"{fence.owner} no longer holds {write.operation_id} (its take-over {fence.epoch}; now {holder}, "
                 f"take-over {seat.epoch}): its {write.evidence.kind} was not recorded"
             )
-        moment = rows.to_micros(write.at) if clock is None else clock
+        moment = encoding.to_micros(write.at) if clock is None else clock
         if write.live and (seat.expires_at is None or seat.expires_at <= moment):
             raise LeaseLost(f"the lease of {fence.owner} on {write.operation_id} has run out: nothing may be sent")
     if write.expected_version is not None and write.expected_version != seat.now.version:
@@ -266,16 +266,16 @@ def seal(
         body = journal.body_of(entry, left, entered, after.remote_job_id, plan)
         digest = journal.link(previous, entry.operation_id, entry.seq, body)
         event = (
-            rows.key(entry.operation_id),
+            encoding.key(entry.operation_id),
             entry.seq,
-            rows.to_micros(entry.at),
-            rows.text(entry.actor.name),
+            encoding.to_micros(entry.at),
+            encoding.text(entry.actor.name),
             entry.evidence.kind,
             None if left is None else left.value,
             None if entered is None else entered.value,
-            rows.text(entry.cause),
-            rows.text(entry.reason),
-            rows.text(after.remote_job_id),
+            encoding.text(entry.cause),
+            encoding.text(entry.reason),
+            encoding.text(after.remote_job_id),
             body,
             bytes.fromhex(previous),
             bytes.fromhex(digest),

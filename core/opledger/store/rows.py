@@ -8,89 +8,31 @@ releases write them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
-from enum import Enum
-from functools import lru_cache
-from operator import attrgetter
-from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from dataclasses import fields
+from datetime import datetime, timedelta
+from itertools import compress
+from operator import attrgetter, is_not
+from typing import Any, Final
 
 from opledger.errors import StoreUnavailable
-from opledger.rules.evidence import result_from_data, result_to_data
-from opledger.rules.model import Attention, Lease, Means, Operation, Plan, State, StoredResult
+from opledger.rules.model import Attention, Lease, Means, Operation, Plan, State
+from opledger.store.encoding import (
+    EPOCH,
+    decode_fields,
+    decoders_of,
+    encode_fields,
+    from_json,
+    from_micros,
+    key,
+    layout_of,
+    span,
+    span_micros,
+    text,
+    to_json,
+    to_micros,
+)
 from opledger.store.tables import OPERATION
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY: Final = 86_400_000_000
-_SECOND: Final = 1_000_000
-
-LONGEST_KEY: Final = 1_000
-"""Bytes of the longest text that may stand in an index; PostgreSQL refuses rows beyond about 2,700."""
-
-
-def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970 in UTC. Raises TypeError for a naive time."""
-    since = moment - _EPOCH
-    return since.days * _DAY + since.seconds * _SECOND + since.microseconds
-
-
-def from_micros(micros: int) -> datetime:
-    """The moment that `to_micros` wrote, in UTC."""
-    return _EPOCH + timedelta(0, 0, micros)
-
-
-def span_micros(span: timedelta) -> int:
-    """A duration in whole microseconds."""
-    return span.days * _DAY + span.seconds * _SECOND + span.microseconds
-
-
-@lru_cache(maxsize=1024)
-def span(micros: int) -> timedelta:
-    """The duration that `span_micros` wrote. Cached: a contract's operations share a handful of them."""
-    return timedelta(0, 0, micros)
-
-
-def text(value: str | None) -> str | None:
-    """Check that both databases can hold a text, and return it.
-
-    Raises ValueError for NUL characters, which PostgreSQL cannot store, and for half surrogate pairs, which are no
-    Unicode text; one such value must not fail a whole batch.
-    """
-    if value is None:
-        return None
-    if "\0" in value:
-        raise ValueError("a text with a NUL character cannot be stored")
-    if not value.isascii():
-        value.encode()
-    return value
-
-
-def key(value: str | None) -> str | None:
-    """As `text`, for a column with an index: the value may not be too long for one.
-
-    Raises ValueError for what `text` refuses and for more than `LONGEST_KEY` bytes.
-    """
-    if value is not None and len(value) * 4 > LONGEST_KEY and len(value.encode()) > LONGEST_KEY:
-        raise ValueError(f"a name of more than {LONGEST_KEY} bytes cannot be stored")
-    return text(value)
-
-
-_dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
-_raw_decode = json.JSONDecoder().raw_decode
-
-
-def to_json(data: Any) -> str:
-    """Compact JSON in ASCII. Raises ValueError for NaN and infinities."""
-    return _dumps(data)
-
-
-def from_json(written: str) -> Any:
-    """The data that `to_json` wrote."""
-    return _raw_decode(written)[0]
-
 
 # --- which deadline counts --------------------------------------------------------------------------------------
 
@@ -111,84 +53,6 @@ def deadline_of(operation: Operation) -> datetime | None:
     """The deadline that applies in the operation's present state, or None."""
     pick = _DEADLINE_OF.get(operation.state)
     return None if pick is None else pick(operation)
-
-
-# --- facts: fields without a column -----------------------------------------------------------------------------
-
-_Codec = tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]
-
-
-def _codec(hint: Any) -> _Codec:
-    """(encode, decode) for a field's type; None where JSON holds the value as it is."""
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        inner = [part for part in get_args(hint) if part is not type(None)]
-        return _codec(inner[0])
-    if hint is datetime:
-        return to_micros, from_micros
-    if hint is timedelta:
-        return span_micros, span
-    if hint is StoredResult:
-        return result_to_data, result_from_data
-    if origin is tuple:
-        return _list_codec(*_codec(get_args(hint)[0]))
-    if is_dataclass(hint) and isinstance(hint, type):
-        return _dataclass_codec(hint)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return str, hint
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return dict, None
-    return None, None
-
-
-def _list_codec(encode: Callable[[Any], Any] | None, decode: Callable[[Any], Any] | None) -> _Codec:
-    if encode is None or decode is None:
-        return list, tuple
-    return (lambda items: [encode(item) for item in items]), (lambda items: tuple(decode(item) for item in items))
-
-
-def _layout(cls: type[Any], skip: frozenset[str] = frozenset()) -> list[tuple[str, Any, Any, Any]]:
-    """(name, default, encode, decode) for every field that is not skipped."""
-    hints = get_type_hints(cls)
-    return [
-        (f.name, f.default_factory() if f.default_factory is not MISSING else f.default, *_codec(hints[f.name]))
-        for f in fields(cls)
-        if f.name not in skip
-    ]
-
-
-def _dataclass_codec(cls: type[Any]) -> _Codec:
-    layout = _layout(cls)
-    read = attrgetter(*(name for name, *_ in layout))
-    decoders = _decoders(layout)
-
-    def encode(value: Any) -> dict[str, Any]:
-        return _encode_fields(layout, read(value))
-
-    def decode(data: dict[str, Any]) -> Any:
-        return cls(**_decode_fields(decoders, data))
-
-    return encode, decode
-
-
-def _encode_fields(layout: Sequence[tuple[str, Any, Any, Any]], values: Sequence[Any]) -> dict[str, Any]:
-    data = {}
-    for (name, default, encode, _), value in zip(layout, values, strict=True):
-        if value is default or value == default:
-            continue
-        data[name] = value if encode is None or value is None else encode(value)
-    return data
-
-
-def _decoders(layout: Sequence[tuple[str, Any, Any, Any]]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    return tuple((name, decode) for name, _, _, decode in layout if decode is not None)
-
-
-def _decode_fields(decoders: Sequence[tuple[str, Callable[[Any], Any]]], data: dict[str, Any]) -> dict[str, Any]:
-    for name, decode in decoders:
-        if name in data and data[name] is not None:
-            data[name] = decode(data[name])
-    return data
 
 
 # --- columns ----------------------------------------------------------------------------------------------------
@@ -219,17 +83,17 @@ _SIMPLE: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 """Fields with a column of the same name, and how each is written."""
 
-_FACTS: Final = _layout(Operation, frozenset({*_SIMPLE, "next", "attention", "lease"}))
+_FACTS: Final = layout_of(Operation, frozenset({*_SIMPLE, "next", "attention", "lease"}))
 _FACT_NAMES: Final = tuple(name for name, *_ in _FACTS)
-_FACT_DECODERS: Final = _decoders(_FACTS)
+_FACT_DECODERS: Final = decoders_of(_FACTS)
 _facts_of: Final = attrgetter(*_FACT_NAMES)
 
 
 def _facts(operation: Operation) -> str:
-    data = _encode_fields(_FACTS, _facts_of(operation))
+    data = encode_fields(_FACTS, _facts_of(operation))
     if operation.attention is not None:
         data["attention_reason"] = operation.attention.reason
-    return _dumps(data)
+    return to_json(data)
 
 
 def _next(operation: Operation) -> tuple[Any, ...]:
@@ -277,7 +141,8 @@ def _groups_of(field: str) -> tuple[str, ...]:
 
 _FIELDS: Final = tuple(f.name for f in fields(Operation) if f.name != "lease")
 _all_of: Final = attrgetter(*_FIELDS)
-_GROUPS: Final = tuple(_groups_of(name) for name in _FIELDS)
+_EVERY: Final = range(len(_FIELDS))
+_GROUPS: Final = tuple(dict.fromkeys(_groups_of(name)) for name in _FIELDS)
 
 
 def new_row(operation: Operation) -> tuple[Any, ...]:
@@ -296,11 +161,12 @@ def changes(before: Operation, after: Operation) -> tuple[tuple[str, ...], tuple
 
     Raises ValueError where a value cannot be stored.
     """
+    old, new = _all_of(before), _all_of(after)
     dirty: dict[str, None] = {}
-    for groups, old, new in zip(_GROUPS, _all_of(before), _all_of(after), strict=True):
-        if new is not old and new != old:
-            for group in groups:
-                dirty[group] = None
+    # Untouched fields are the very same objects: that is asked first, and in C.
+    for position in compress(_EVERY, map(is_not, old, new)):
+        if old[position] != new[position]:
+            dirty.update(_GROUPS[position])
     names: tuple[str, ...] = ()
     values: tuple[Any, ...] = ()
     for group in dirty:
@@ -331,8 +197,7 @@ _STATES: Final = {state.value: state for state in State}
 _MEANS: Final[dict[str | None, Means | None]] = {None: None, **{means.value: means for means in Means}}
 
 
-def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else _EPOCH + timedelta(0, 0, micros)
+_TIMES: Final = slice(COLUMNS.index("first_sent_at"), COLUMNS.index("deadline_at"))
 
 
 def from_row(row: Sequence[Any]) -> Operation:
@@ -352,15 +217,16 @@ def from_row(row: Sequence[Any]) -> Operation:
 def _from_row(row: Sequence[Any]) -> Operation:
     (
         operation_id, _, contract, digest, fingerprint, token, trace_id, requested_by, task, step, supersedes, tags,
-        created_at, state, job_id, remote_state, remote_means, last_error, attention_code, attention_since,
-        first_sent_at, last_sent_at, accepted_at, observed_at,
-        create_timeout, result_timeout, cancel_timeout, collect_timeout,
-        create_deadline, result_deadline, cancel_deadline, collect_deadline, approval_deadline, _,
-        next_at, next_action, next_because, facts, lease_owner, lease_expires_at, lease_epoch,
-        version, head_seq, head_hash,
+        created_at, state, job_id, remote_state, remote_means, last_error, create_timeout, result_timeout,
+        cancel_timeout, collect_timeout, _, _, _, _, _, _, _, _, _, _, _, _, next_action, next_because, attention_code,
+        facts, lease_owner, lease_expires_at, lease_epoch, version, head_seq, head_hash,
     ) = row  # fmt: skip
+    (
+        first_sent_at, last_sent_at, accepted_at, observed_at, create_deadline, result_deadline, cancel_deadline,
+        collect_deadline, approval_deadline, attention_since, next_at,
+    ) = [None if micros is None else EPOCH + timedelta(0, 0, micros) for micros in row[_TIMES]]  # fmt: skip
     data = from_json(facts)
-    why = data.pop("attention_reason", "")
+    attention_reason = data.pop("attention_reason", "")
     return Operation(
         operation_id=operation_id,
         contract=contract,
@@ -382,21 +248,21 @@ def _from_row(row: Sequence[Any]) -> Operation:
         remote_job_id=job_id,
         remote_state=remote_state,
         remote_means=_MEANS[remote_means],
-        create_deadline=_moment(create_deadline),
-        result_deadline=_moment(result_deadline),
-        cancel_deadline=_moment(cancel_deadline),
-        collect_deadline=_moment(collect_deadline),
-        approval_deadline=_moment(approval_deadline),
-        next=None if next_action is None else Plan(next_action, _moment(next_at), next_because),
+        first_sent_at=first_sent_at,
+        last_sent_at=last_sent_at,
+        accepted_at=accepted_at,
+        observed_at=observed_at,
+        create_deadline=create_deadline,
+        result_deadline=result_deadline,
+        cancel_deadline=cancel_deadline,
+        collect_deadline=collect_deadline,
+        approval_deadline=approval_deadline,
+        next=None if next_action is None else Plan(next_action, next_at, next_because),
         last_error=last_error,
-        attention=None if attention_code is None else Attention(attention_code, from_micros(attention_since), why),
-        first_sent_at=_moment(first_sent_at),
-        last_sent_at=_moment(last_sent_at),
-        accepted_at=_moment(accepted_at),
-        observed_at=_moment(observed_at),
+        attention=None if attention_since is None else Attention(attention_code, attention_since, attention_reason),
         version=version,
         head_seq=head_seq,
         head_hash=head_hash.hex(),
         lease=None if lease_owner is None else Lease(lease_owner, lease_epoch, from_micros(lease_expires_at)),
-        **_decode_fields(_FACT_DECODERS, data),
+        **decode_fields(_FACT_DECODERS, data),
     )

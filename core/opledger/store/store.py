@@ -38,8 +38,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.queries = Queries(database)
-        self._watches = threading.local()
-        self._all_watches: list[Watch] = []
+        self._watches: dict[tuple[int, bool], Watch] = {}  #: by thread: each has seen something else
 
     @classmethod
     def open(cls, url: str, *, read_only: bool = False, create: bool = True) -> Self:
@@ -48,9 +47,9 @@ class Store:
 
     def close(self) -> None:
         """Close all connections, also those of threads that wait for changes; they must have stopped."""
-        for one in self._all_watches:
+        for one in self._watches.values():
             one.close()
-        self._all_watches.clear()
+        self._watches.clear()
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -204,8 +203,7 @@ class Store:
         With `others_only`, what this store itself wrote does not count: for a worker, which knows that already.
         The first call of a thread returns at once: nobody knows what it has missed.
         """
-        mine: dict[bool, Watch] = self._watches.__dict__
-        if others_only not in mine:
-            mine[others_only] = watch(self.database, others_only=others_only)
-            self._all_watches.append(mine[others_only])
-        return mine[others_only].wait(timeout, stop or threading.Event())
+        key = (threading.get_ident(), others_only)
+        if key not in self._watches:
+            self._watches[key] = watch(self.database, others_only=others_only)
+        return self._watches[key].wait(timeout, stop or threading.Event())

@@ -103,28 +103,28 @@ class OperationRow(Base, table=True):
     remote_state: str | None = Field(sa_type=Text)
     remote_means: str | None = Field(sa_type=Text)
     last_error: str | None = Field(sa_type=Text)
-    attention_code: str | None = Field(sa_type=ByteOrdered)
-    attention_since: int | None = Field(sa_type=BigInteger)
-
-    first_sent_at: int | None = Field(sa_type=BigInteger)
-    last_sent_at: int | None = Field(sa_type=BigInteger)
-    accepted_at: int | None = Field(sa_type=BigInteger)
-    observed_at: int | None = Field(sa_type=BigInteger)
 
     create_timeout: int = Field(sa_type=BigInteger)
     result_timeout: int = Field(sa_type=BigInteger)
     cancel_timeout: int = Field(sa_type=BigInteger)
     collect_timeout: int = Field(sa_type=BigInteger)
+
+    first_sent_at: int | None = Field(sa_type=BigInteger)
+    last_sent_at: int | None = Field(sa_type=BigInteger)
+    accepted_at: int | None = Field(sa_type=BigInteger)
+    observed_at: int | None = Field(sa_type=BigInteger)
     create_deadline: int | None = Field(sa_type=BigInteger)
     result_deadline: int | None = Field(sa_type=BigInteger)
     cancel_deadline: int | None = Field(sa_type=BigInteger)
     collect_deadline: int | None = Field(sa_type=BigInteger)
     approval_deadline: int | None = Field(sa_type=BigInteger)
-    deadline_at: int | None = Field(sa_type=BigInteger)  #: the one of them that counts in the present state
-
+    attention_since: int | None = Field(sa_type=BigInteger)
     next_action_at: int | None = Field(sa_type=BigInteger)
+
+    deadline_at: int | None = Field(sa_type=BigInteger)  #: the deadline that counts in the present state
     next_action: str | None = Field(sa_type=Text)
     next_because: str | None = Field(sa_type=Text)
+    attention_code: str | None = Field(sa_type=ByteOrdered)
 
     facts: str = Field(sa_type=Text)
 
