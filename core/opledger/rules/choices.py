@@ -62,11 +62,14 @@ def _cancel_line(contract: Contract) -> str | None:
 
 
 def _unknown(op: Operation, contract: Contract) -> tuple[Option, ...]:
+    wanted = op.cancel is not None and contract.cancel is not None
     bind = Option(
         Choice.BIND,
         State.ACCEPTED,
-        "You have found the job at the provider: it becomes this operation's job and is polled.",
+        "You have found the job at the provider: it becomes this operation's job and is "
+        + ("cancelled, as somebody asked for." if wanted else "polled."),
         ("job",),
+        sends=_cancel_line(contract) if wanted else None,
     )
     not_created = Option(
         Choice.NOT_CREATED,

@@ -33,7 +33,7 @@ class Page:
         """Evaluate a condition; one that cannot be evaluated on this answer does not hold, and that is noted."""
         if condition is None:
             return False
-        # Only what the condition speaks of: handing a list of a thousand items over for each of them takes half a minute.
+        # Only what the condition speaks of: a list of a thousand items, handed over with each, takes half a minute.
         values: dict[str, Any] = {"status": self.answer.status, **more}
         if "headers" in condition.text:
             values["headers"] = dict(self.answer.headers)

@@ -201,8 +201,8 @@ def result_url(contract: Contract, value: str, answer_url: str) -> str:
 
     Own origin, or one of the contract's `result_hosts`; never a step down from https to http. Raises Refused.
     """
-    url = urljoin(answer_url or contract.base_url, value)
     try:
+        url = _resolved(contract, value, answer_url)
         origin = origin_of(url)
     except ValueError as error:
         raise Refused(f"the result URL cannot be used: {error}") from error
@@ -224,10 +224,17 @@ def result_url(contract: Contract, value: str, answer_url: str) -> str:
 def own_url(contract: Contract, value: str, answer_url: str) -> str | None:
     """Resolve a URL from an answer; return it only if it stays on the contract's own origin."""
     try:
-        url = urljoin(answer_url or contract.base_url, value)
+        url = _resolved(contract, value, answer_url)
         return url if origin_of(url) == origin_of(contract.base_url) else None
     except ValueError:
         return None
+
+
+def _resolved(contract: Contract, value: str, answer_url: str) -> str:
+    # What urllib strips in silence, a client may send: a URL with such characters means two things.
+    if not value.isprintable() or " " in value or "\\" in value:
+        raise ValueError("it has spaces, backslashes or control characters in it")
+    return urljoin(answer_url or contract.base_url, value)
 
 
 def next_page(contract: Contract, strategy: Strategy, answer: Answer, document: Any, current: str) -> str | None:
@@ -237,6 +244,8 @@ def next_page(contract: Contract, strategy: Strategy, answer: Answer, document: 
     value = strategy.next_page.of(document, answer.headers)
     if value is MISSING or value in (None, "", False):
         return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise Refused("the list names its next page by neither a text nor a number; it was not read")
     if strategy.page_param is not None:
         return _with_query(current, {strategy.page_param: str(value)})
     url = own_url(contract, str(value), current)
@@ -334,6 +343,9 @@ def _body(
         fills.update(_token_field(contract, token))
     for pointer, value in fills.items():
         document = _put(document, pointer, value)
+    for name, value in create.idempotency.resend_adds.items():
+        if name.startswith("/") and create.body == "json":
+            _put(document, name, value)  # refused now rather than when the answer is lost and a resend must go out
     if create.body == "form":
         if not isinstance(document, Mapping):
             raise UsageError(f"{contract.name} takes a form; give a JSON object of names and values")
