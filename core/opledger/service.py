@@ -15,6 +15,7 @@ from pathlib import Path
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from opledger.config import Settings
 from opledger.edges.files import ResultFolder
 from opledger.errors import StoreUnavailable
 from opledger.store import Store
@@ -36,9 +37,27 @@ def make_worker(
     tick: timedelta = timedelta(seconds=1),
 ) -> Worker:
     """Return a worker with a result folder. Raises ConfigWrong where results cannot be stored there."""
-    return Worker(
-        store, results=ResultFolder(Path(results)), name=name, lease=lease, concurrency=concurrency, tick=tick
-    )
+    folder = ResultFolder.from_setting(str(results))
+    return Worker(store, results=folder, name=name, lease=lease, concurrency=concurrency, tick=tick)
+
+
+def run_worker(settings: Settings, *, name: str | None = None, until_idle: bool = False, once: bool = False) -> int:
+    """Open the ledger and run a worker in this process until it is told to stop; returns the exit code 0.
+
+    Raises StoreUnavailable where the database cannot be used, ConfigWrong where results cannot be stored.
+    """
+    with Store.open(settings.database) as store:
+        asked = settings.worker
+        worker = make_worker(
+            store,
+            results=settings.results,
+            name=name,
+            lease=asked.lease,
+            concurrency=asked.concurrency,
+            tick=asked.tick,
+        )
+        run_until_signalled(worker, until_idle=until_idle, once=once)
+    return 0
 
 
 async def serve(worker: Worker, stop: asyncio.Event, *, until_idle: bool = False, once: bool = False) -> None:
