@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,7 +89,7 @@ async def _download(drive: Drive, contract: Contract, request: Request, document
             hops += 1
             request = onward
             continue
-        if not isinstance(outcome, Download) or outcome.size == 0:
+        if not isinstance(outcome, Download) or outcome.size == 0 or checker is None:
             await _brought_nothing(drive, contract, outcome, request, call_id)
             return
         verdict = checker.finish()
@@ -142,25 +143,28 @@ async def _brought_nothing(
     await drive.settle(reading, call_id, kept, release=True)
 
 
-async def _fetch(drive: Drive, contract: Contract, request: Request, document: Any) -> tuple[Outcome, Checker]:
+async def _fetch(drive: Drive, contract: Contract, request: Request, document: Any) -> tuple[Outcome, Checker | None]:
     """Stream the result to a temporary file, renewing the lease while it lasts."""
-    headers: dict[str, str] = {}  # known only once the transfer has begun; the checker reads them when it finishes
-    checker = Checker(contract, document, headers)
+    checkers: list[Checker] = []  # made once the headers are known: they say which checksum is to be computed
+
+    def begin(headers: Mapping[str, str]) -> None:
+        checkers.append(Checker(contract, document, headers))
+
+    def feed(chunk: bytes) -> None:
+        checkers[0].feed(chunk)
+
     results = drive.shop.results
     folder = await asyncio.to_thread(results.temporary)
     await drive.renew()
     keeper = asyncio.ensure_future(_keep_lease(drive))
-    transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, checker.feed))
+    transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, feed, on_head=begin))
     try:
         await asyncio.wait({keeper, transfer}, return_when=asyncio.FIRST_COMPLETED)
         if not transfer.done():
             transfer.cancel()
             await asyncio.wait({transfer})
             await keeper  # raises Dropped: the lease went while the transfer ran
-        outcome = transfer.result()
-        if isinstance(outcome, Download):
-            headers.update(outcome.headers)
-        return outcome, checker
+        return transfer.result(), checkers[0] if checkers else None
     finally:
         keeper.cancel()
         transfer.cancel()
