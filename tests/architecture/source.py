@@ -69,7 +69,7 @@ def tool(name: str) -> str:
 def environment(*roots: Path) -> dict[str, str]:
     """The environment of a child that imports from `roots` (this tree's by default) before anything installed."""
     path = os.pathsep.join(str(root) for root in roots or SOURCE_ROOTS)
-    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONPATH": path}
 
 
 @functools.cache

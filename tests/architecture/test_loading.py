@@ -10,7 +10,7 @@ from tests.architecture.source import modules, run_python
 
 NETWORK = {"aiohttp", "httpcore", "httpx", "httpx_aiohttp", "starlette", "uvicorn"}
 HEAVY = {"aiohttp", "alembic", "apscheduler", "httpx", "pydantic_settings", "sqlalchemy", "sqlmodel", "textual"}
-UNTOUCHED = NETWORK | HEAVY | {"psycopg", "sqlite3", "structlog", "typer", "ulid"}
+UNTOUCHED = NETWORK | HEAVY | {"psycopg", "sqlite3", "structlog", "ulid"}
 
 
 def loads(statement: str) -> set[str]:
@@ -58,10 +58,3 @@ def test_help_loads_nothing_heavy() -> None:
         "assert 'submit' in out.getvalue(), out.getvalue()"
     )
     assert loads(statement) & HEAVY == set()
-
-
-@pytest.mark.parametrize("module", [module.name for module in modules() if "migrations" not in module.name])
-def test_every_module_can_be_imported_first(module: str) -> None:
-    """A module that works only after another one hides an import cycle."""
-    if not module.endswith("__main__"):
-        loads(f"import {module}")
