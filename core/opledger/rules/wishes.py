@@ -127,7 +127,7 @@ def admit(wish: Wish, contract: Contract, *, operation_id: str, trace_id: str, d
     mark = fingermarkof(wish, contract)
     idempotency = contract.create.idempotency
     token = None
-    if idempotency.mechanism != "none" or _names_token(contract):
+    if idempotency.mechanism != "none":
         token = fingerprint.token_for(
             operation_id, mark, task=wish.task, step=wish.step, max_length=idempotency.max_length
         )
@@ -157,10 +157,3 @@ def admit(wish: Wish, contract: Contract, *, operation_id: str, trace_id: str, d
         approval_because=demand.because if demand.approvals else None,
     )
     return Admitted(operation_id, submitted, request)
-
-
-def _names_token(contract: Contract) -> bool:
-    """Tell whether a template of the create puts the token in, though no mechanism is named."""
-    create = contract.create
-    parts = (create.path, *create.query.values(), *create.headers.values(), *create.fields.values())
-    return any("token" in part.names for part in (*parts, *contract.headers.values()))
