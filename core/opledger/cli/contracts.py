@@ -66,7 +66,7 @@ def list_(run: Run) -> None:
     run.give(documents, lines)
 
 
-def show(run: Run, name: Annotated[str, typer.Argument(metavar="NAME", help="The contract's name.")]) -> None:
+def show(run: Run, name: Annotated[str, typer.Argument(help="The contract's name.")]) -> None:
     """Show one contract: its text, and what it lets us promise."""
     from opledger.config import find_contract
     from opledger.rules import shapes
@@ -97,7 +97,7 @@ def show(run: Run, name: Annotated[str, typer.Argument(metavar="NAME", help="The
     run.give(document, lines)
 
 
-def check(run: Run, file: Annotated[str, typer.Argument(metavar="FILE", help="A contract file, or a name.")]) -> int:
+def check(run: Run, file: Annotated[str, typer.Argument(help="A contract file, or a name.")]) -> int:
     """Read a contract file and say everything that is wrong with it, or what it lets us promise."""
     from opledger.config import ContractInvalid
     from opledger.rules import shapes
@@ -142,16 +142,14 @@ def _problems(report: dict[str, Any]) -> Iterable[str]:
         yield f"  {line}{clean(wrong['key'])}: {clean(wrong['message'])}"
 
 
-def probe(run: Run, file: Annotated[str, typer.Argument(metavar="FILE", help="A contract file.")]) -> None:
+def probe(run: Run, file: Annotated[str, typer.Argument(help="A contract file.")]) -> None:
     """Compare a contract with a live sandbox (comes in a later version)."""
     from opledger.errors import Refused
 
     raise Refused(f"probing a live sandbox ({file}) {LATER}")
 
 
-def adopt(
-    run: Run, name: Annotated[str, typer.Argument(metavar="NAME", help="The contract's name.")], reason: Reason
-) -> None:
+def adopt(run: Run, name: Annotated[str, typer.Argument(help="The contract's name.")], reason: Reason) -> None:
     """Move open operations to the current version of a contract (comes in a later version)."""
     from opledger.errors import Refused
 

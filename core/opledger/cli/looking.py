@@ -9,7 +9,7 @@ import typer
 
 from opledger.cli.frame import Run, command
 
-Op = Annotated[str, typer.Argument(metavar="OP", help="The operation's id, or its last eight or more characters.")]
+Op = Annotated[str, typer.Argument(help="The operation's id, or its last eight or more characters.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,7 +60,7 @@ def list_(
 
 
 def history(run: Run, op: Op) -> None:
-    """Show what changed the state, step by step, and why."""
+    """Show every change of state, and why."""
     from opledger.cli import text
     from opledger.rules import shapes
 
@@ -80,7 +80,7 @@ def events(run: Run, op: Op) -> None:
 
 
 def explain(run: Run, op: Op) -> None:
-    """Say why an operation is where it is, what happens next and when, and what a person may do."""
+    """Say why it is where it is, and what happens next. Also when, and what a person may do, with the evidence."""
     from opledger.cli import text
     from opledger.rules import shapes
 

@@ -13,7 +13,7 @@ from opledger.cli.frame import Run, command
 if TYPE_CHECKING:
     from opledger.store import Provider
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The contract's name.")]
+Name = Annotated[str, typer.Argument(help="The contract's name.")]
 
 
 def add_to(app: typer.Typer) -> None:

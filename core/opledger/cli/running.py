@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from opledger.rules.model import Operation
 
 OUT_OF_REACH = 5
+CONSOLE = "opledger_console.app"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,7 +37,7 @@ def worker(
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Do what is due now, and stop.")] = False,
 ) -> int:
-    """Drive operations: send what may be sent, poll, collect results. SIGTERM stops it and cancels nothing."""
+    """Drive operations: send, poll, collect results. SIGTERM stops it and cancels nothing."""
     from opledger.cli import logs
     from opledger.errors import UsageError
     from opledger.service import run_worker
@@ -48,7 +50,7 @@ def worker(
 
 
 def read(run: Run, op: Op) -> int | None:
-    """Read the status once now and record it, by this command or by the worker that holds the operation."""
+    """Read one status now and record it. The worker that holds the operation does it, or this command."""
     from opledger.cli import logs, text
     from opledger.rules import shapes
 
@@ -100,16 +102,18 @@ def console(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the console needs a terminal; in scripts use show, list and explain with --json")
     # By name, because the core must not depend on the console.
-    app = import_module("opledger_console.app")
+    app = import_module(CONSOLE)
     return int(app.run(settings, read_only=read_only, worker=not no_worker) or 0)
 
 
 def demo(
     run: Run,
     headless: Annotated[bool, typer.Option("--headless", help="Print instead of opening the console.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Chooses what goes wrong.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="Chooses what goes wrong.")] = 7,
 ) -> int:
-    """Show the whole thing on this machine, against a provider that misbehaves in every way."""
+    """Show it all against a provider that misbehaves. Everything happens on this machine."""
+    from importlib.util import find_spec
+
     from opledger.cli import logs
     from opledger.errors import UsageError
     from opledger.sim.demo import run as play
@@ -117,7 +121,20 @@ def demo(
     if run.flags.as_json:
         raise UsageError("the demo prints for people and has no JSON; leave --json out")
     logs.configure("error")
-    return int(play(headless=headless or not sys.stdout.isatty(), seed=seed) or 0)
+    can_show = sys.stdin.isatty() and sys.stdout.isatty() and find_spec(CONSOLE) is not None
+    return play(headless=headless or not can_show, seed=seed, show=_open_console)
+
+
+def _open_console(database: str, environment: Mapping[str, str]) -> None:
+    """Open the console on a ledger that somebody else's worker drives."""
+    import os
+    from importlib import import_module
+    from pathlib import Path
+
+    from opledger.config import load_settings
+
+    settings = load_settings({"db": database}, {**os.environ, **environment}, Path.cwd())
+    import_module(CONSOLE).run(settings, read_only=False, worker=False)
 
 
 def sim(
@@ -127,7 +144,7 @@ def sim(
     faults: Annotated[str, typer.Option(metavar="SPEC", help="none, all, or e.g. ideal=6,lossy,slow=2.")] = "none",
     contracts: Annotated[str | None, typer.Option(metavar="DIR", help="Write the contract files there.")] = None,
 ) -> None:
-    """Run only the misbehaving provider, on this machine, until it is stopped."""
+    """Run only the misbehaving provider. It listens on this machine until it is stopped."""
     import asyncio
     import os
     from pathlib import Path

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 HUMAN_NEEDED, TIMED_OUT = 7, 6
 
-Ops = Annotated[list[str], typer.Argument(metavar="OP…", help="Operation ids, or their last eight or more characters.")]
+Ops = Annotated[
+    list[str], typer.Argument(metavar="OP...", help="Operation ids, or their last eight or more characters.")
+]
 Timeout = Annotated[str | None, typer.Option(metavar="D", help="Give up waiting after so long (30s, 5m, 2h).")]
 
 
@@ -27,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 def submit(
     run: Run,
-    contract: Annotated[str, typer.Argument(metavar="CONTRACT", help="Which provider contract to use.")],
+    contract: Annotated[str, typer.Argument(help="Which provider contract to use.")],
     *,
     body: Annotated[str | None, typer.Option(metavar="FILE|-|JSON", help="The request's body.")] = None,
     id_: Annotated[str | None, typer.Option("--id", metavar="OP", help="The operation's id: op_ and letters.")] = None,
@@ -86,7 +88,7 @@ def submit(
 
 
 def wait(run: Run, ops: Ops, timeout: Timeout = None) -> int | None:
-    """Wait until each operation has ended or needs a person (then the exit code is 7)."""
+    """Wait until operations have ended or need a person. Exit code 7: a person, 6: --timeout ran out."""
     from opledger.cli import inputs
     from opledger.ledger import WaitTimedOut
 

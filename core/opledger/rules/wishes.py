@@ -90,11 +90,11 @@ def same(wish: Wish, first: Operation, pinned: Contract) -> Operation:
     """
     if first.contract == wish.contract and fingermarkof(wish, pinned) == first.request_fingerprint:
         return first
-    who = f"task {first.task}, step {first.step}" if _same_step(wish, first) else first.operation_id
+    as_step = f"task {first.task}, step {first.step} is " if _same_step(wish, first) else ""
     raise BodyConflict(
-        f"{who} was submitted by {first.requested_by} at {to_rfc3339(first.created_at)} to {first.contract} with "
-        f"another body ({first.request_fingerprint}), as {first.operation_id}; the first one stands, so give a changed "
-        "wish an identity of its own"
+        f"{as_step}{first.operation_id}, which {first.requested_by} submitted to {first.contract} at "
+        f"{to_rfc3339(first.created_at)} with another body ({first.request_fingerprint}); the first one stands: "
+        "give a changed wish an identity of its own"
     )
 
 

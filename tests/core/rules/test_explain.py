@@ -30,7 +30,7 @@ def explained(op: Operation, events: list[Happened] | None = None, **how: Any) -
 
 
 def test_a_waiting_poll_says_when_and_why() -> None:
-    """"Why is it still running?" is what operators ask most."""
+    """What operators ask most is why it is still running."""
     found = explained(operation(State.OBSERVING, **SENT, **DEADLINES, next=POLL, remote_state="running"))
     assert found.next == POLL
     assert found.blocked_by is None

@@ -51,7 +51,7 @@ def test_a_reason_must_say_something(text: str | None) -> None:
 def test_an_approval_is_bound_to_the_fingerprint() -> None:
     """What was approved can be compared before every send."""
     assert human.approval(WAITS, ANA, ASKS) == e.Approved("ana", WAITS.request_fingerprint)
-    assert human.approval(WAITS, ANA, ASKS, WAITS.request_fingerprint)
+    assert human.approval(WAITS, ANA, ASKS, WAITS.request_fingerprint).by == "ana"
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_approvals_are_refused(who: Actor, demand: Demand, changes: dict[str, An
 def test_four_eyes_can_be_waived() -> None:
     """A team of one says so in its settings."""
     mine = replace(WAITS, requested_by="ana")
-    assert human.approval(mine, ANA, replace(ASKS, four_eyes=False))
-    assert human.rejection(mine, ANA, replace(ASKS, four_eyes=False))
+    assert human.approval(mine, ANA, replace(ASKS, four_eyes=False)).by == "ana"
+    assert human.rejection(mine, ANA, replace(ASKS, four_eyes=False)).by == "ana"
 
 
 @pytest.mark.parametrize(("who", "requester"), [(AGENT, "kim"), (ANA, "ana")])

@@ -56,7 +56,7 @@ def test_the_strictest_word_of_each_policy_counts() -> None:
         policy("false", approvals=9),
     )
     assert found.approvals == 2
-    assert found.approvers == {"jo", "kim"}
+    assert found.approvers == frozenset({"jo", "kim"})
     assert found.four_eyes
     assert found.expires == timedelta(hours=1)
 

@@ -24,13 +24,14 @@ from opledger.rules.model import (
 from opledger.rules.projection import Entry
 from tests.core.rules.operations import NOON, contract, operation
 
-RECORD = (
-    "operation_id contract state remote_job_id remote_state remote_state_means request_fingerprint idempotency_token "
-    "trace_id requested_by approvals tags expectation supersedes created_at create_deadline result_deadline "
-    "cancel_deadline collect_deadline approval_deadline next_action attempts progress last_error attention lease result "
-    "head_seq head_hash"
-).split()
-TRANSITION = "seq at actor from to kind cause reason remote_job_id".split()
+RECORD = [
+    *("operation_id", "contract", "state", "remote_job_id", "remote_state", "remote_state_means"),
+    *("request_fingerprint", "idempotency_token", "trace_id", "requested_by", "approvals", "tags", "expectation"),
+    *("supersedes", "created_at", "create_deadline", "result_deadline", "cancel_deadline", "collect_deadline"),
+    *("approval_deadline", "next_action", "attempts", "progress", "last_error", "attention", "lease", "result"),
+    *("head_seq", "head_hash"),
+]
+TRANSITION = ["seq", "at", "actor", "from", "to", "kind", "cause", "reason", "remote_job_id"]
 
 
 def test_a_record_has_every_key_though_nothing_is_known() -> None:

@@ -18,9 +18,7 @@ ID = "op_01TESTTESTTESTTESTTEST0001"
 
 def admitted(wish: Wish = WISH, source: str = JOBS, demand: Demand | None = None) -> wishes.Admitted:
     """A wish that was let in."""
-    return wishes.admit(
-        wish, contract(source=source), operation_id=ID, trace_id="a" * 32, demand=demand or Demand()
-    )
+    return wishes.admit(wish, contract(source=source), operation_id=ID, trace_id="a" * 32, demand=demand or Demand())
 
 
 def test_the_first_event_holds_what_the_record_is_rebuilt_from() -> None:
@@ -133,7 +131,7 @@ def test_another_body_under_the_same_identity_is_refused(changes: dict[str, Any]
 def test_a_conflict_in_a_step_names_the_step() -> None:
     """Whoever asks for a step knows no operation id."""
     first = operation(request_fingerprint="sha256:other", task="t", step="s")
-    with pytest.raises(BodyConflict, match=r"^task t, step s"):
+    with pytest.raises(BodyConflict, match=r"^task t, step s is op_"):
         wishes.same(replace(WISH, task="t", step="s"), first, contract())
 
 
