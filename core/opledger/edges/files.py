@@ -1,0 +1,228 @@
+"""Files that survive a power cut, and the folder where results are kept.
+
+A result's *location* is the plain absolute path of its file, without a scheme: what a person can paste into a shell.
+Every function here is synchronous and may block; whoever runs an event loop calls it in a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from opledger.errors import ConfigWrong, Refused, StoreUnavailable
+
+_PARTIAL: Final = ".partial"
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
+_SUFFIX: Final = re.compile(r"(?:\.[A-Za-z0-9_-]{1,32}){0,3}")
+
+
+class ResultFolder:
+    """Results as files: ``<root>/<last two of the id>/<operation id><suffix>``, written once and never changed.
+
+    Everything is made for the owner only (folders 0700, files 0600). A failing disk raises StoreUnavailable; what was
+    kept before stays as it was.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.expanduser().absolute()
+
+    @classmethod
+    def from_setting(cls, text: str) -> ResultFolder:
+        """Read the setting OPLEDGER_RESULTS. Raises ConfigWrong for what is no folder."""
+        if "://" in text:
+            raise ConfigWrong("OPLEDGER_RESULTS names an object store; that comes later, so give the path of a folder")
+        if not text.strip():
+            raise ConfigWrong("OPLEDGER_RESULTS is empty; give the path of a folder")
+        return cls(Path(text))
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds everything."""
+        return self._root
+
+    def temporary(self) -> Path:
+        """Return the folder for files that are not whole yet. It is on the same file system as the kept ones."""
+        with _storage(self._root):
+            return _private(self._private_root() / _PARTIAL)
+
+    def sweep(self, older_than: datetime) -> int:
+        """Remove unfinished files last written before `older_than` (crashes leave them). Return how many."""
+        removed = 0
+        with _storage(self._root):
+            for path in self.temporary().iterdir():
+                with suppress(FileNotFoundError):  # another worker sweeps too
+                    if path.stat().st_mtime < older_than.timestamp():
+                        path.unlink()
+                        removed += 1
+        return removed
+
+    def keep(self, path: Path, operation_id: str, suffix: str = "") -> str:
+        """Move a whole file from `temporary` to its place, durably, and return its location.
+
+        Written once: where the same content stands already, its location is returned; where another content does,
+        both stay, and this one gets a name with its hash. `path` is gone afterwards. Raises ValueError for an id or a
+        suffix that is not fit for a file name.
+        """
+        if not _ID.fullmatch(operation_id) or not _SUFFIX.fullmatch(suffix):
+            raise ValueError("an operation id or suffix that is not fit for a file name")
+        with _storage(self._root):
+            folder = _private(self._private_root() / operation_id[-2:])
+            _make_durable(path)
+            place = folder / f"{operation_id}{suffix}"
+            placed = _placed(path, place)
+            if not placed:
+                place = folder / f"{operation_id}.{_digest(path)[:16]}{suffix}"
+                placed = _placed(path, place)
+            if placed:
+                _sync_folder(folder)
+                path.unlink(missing_ok=True)
+                return str(place)
+        raise StoreUnavailable(f"the result of {operation_id} cannot be kept: two other files stand at its place")
+
+    def keep_bytes(self, data: bytes, operation_id: str, suffix: str = "") -> str:
+        """Keep a result that is in memory; otherwise as `keep`."""
+        partial = Partial(self.temporary())
+        try:
+            partial.write(data)
+            return self.keep(partial.close(), operation_id, suffix)
+        finally:
+            partial.discard()
+
+    def open(self, location: str) -> BinaryIO:
+        """Open a kept result for reading. Raises Refused where there is none, or where it lies outside this folder."""
+        path = Path(location)
+        if not path.is_absolute() or not path.resolve().is_relative_to(self._root.resolve()):
+            raise Refused(f"{location} is not in the folder of results {self._root}")
+        try:
+            return path.open("rb")
+        except FileNotFoundError:
+            raise Refused(f"no result is stored at {location} any more") from None
+        except OSError as error:
+            raise StoreUnavailable(f"the result {location} cannot be read: {error.strerror}") from error
+
+    def _private_root(self) -> Path:
+        if not self._root.is_dir():
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_folder(self._root.parent)
+        return self._root
+
+
+class Partial:
+    """A file on its way: made at the first write, under a name that nobody else has, for the owner only.
+
+    Not for two threads at once. A failing disk raises StoreUnavailable.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._path: Path | None = None
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        with _storage(self._folder):
+            self._opened().write(data)
+
+    def close(self) -> Path:
+        """End the file and return its path; it is there even if nothing was written."""
+        with _storage(self._folder):
+            self._opened().close()
+        assert self._path is not None
+        return self._path
+
+    def discard(self) -> None:
+        """Remove the file, whatever has become of it. Does nothing where it was moved away or never made."""
+        if self._file is not None:
+            with suppress(OSError):  # a full disk may refuse the last bytes; they are not wanted
+                self._file.close()
+        if self._path is not None:
+            with suppress(OSError):  # left behind, it is swept
+                self._path.unlink()
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            number, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
+            self._path = Path(name)
+            self._file = os.fdopen(number, "wb")
+        return self._file
+
+
+def atomic_write(path: Path, data: bytes) -> None:
+    """Write a file so that after any crash either the old or the new content is there, whole. Mode 0600.
+
+    Raises StoreUnavailable where the disk refuses; the old content then stands.
+    """
+    partial = Partial(path.parent)
+    try:
+        partial.write(data)
+        with _storage(path.parent):
+            written = partial.close()
+            _make_durable(written)
+            written.replace(path)
+            _sync_folder(path.parent)
+    finally:
+        partial.discard()
+
+
+@contextmanager
+def _storage(place: Path) -> Iterator[None]:
+    """Say which folder failed, in place of a bare OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"files in {place} cannot be written: {error.strerror or error}") from error
+
+
+def _private(folder: Path) -> Path:
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+    return folder
+
+
+def _make_durable(path: Path) -> None:
+    """Bring a file's bytes to the disk, for the owner only."""
+    with path.open("rb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        os.fsync(file.fileno())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _placed(path: Path, place: Path) -> bool:
+    """Put a whole file at `place`; False where another content stands there. Nothing is ever replaced."""
+    try:
+        place.hardlink_to(path)
+    except FileExistsError:
+        return _is_same(path, place)
+    except OSError:  # a file system without hard links
+        if place.exists():
+            return _is_same(path, place)
+        path.rename(place)
+    return True
+
+
+def _is_same(path: Path, place: Path) -> bool:
+    if path.stat().st_size != place.stat().st_size or _digest(path) != _digest(place):
+        return False
+    _make_durable(place)  # a crash may have come between its own naming and its own fsync of the folder
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring a folder's entries to the disk: without it a rename may be undone by a power cut."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
