@@ -25,7 +25,9 @@ def check(
     data: bytes = DATA, headers: Mapping[str, str] | None = None, document: Any = None, step: int = 5, **rules: Any
 ) -> Verdict:
     """Check data against rules; the texts among them are picks."""
-    picked = {key: Pick.parse(value) if key in ("size", "checksum", "count") else value for key, value in rules.items()}
+    picked: dict[str, Any] = {
+        key: Pick.parse(value) if key in ("size", "checksum", "count") else value for key, value in rules.items()
+    }
     checker = Checker(replace(CONTRACT, result=Result(**picked)), document, headers or {})
     for at in range(0, len(data), step):
         checker.feed(data[at : at + step])

@@ -1,0 +1,99 @@
+"""The last thing that happens to a request: credentials and secret headers are put in, for the own origin only (I25).
+
+Everything here raises ConfigWrong before anything is sent, and never with a value in the message.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import quote
+
+from opledger.errors import ConfigWrong
+from opledger.rules.calls import Request
+
+Resolve = Callable[[str], Awaitable[str]]
+Headers = dict[str, tuple[str, str]]  #: lower-case name -> (name as written, value)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE: Final = re.compile(r"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?")  # RFC 9110 §5.5
+_SECRET: Final = re.compile(r"\{secret\.([A-Za-z0-9_-]+)\}")
+_ABROAD: Final = frozenset({"accept", "accept-language", "user-agent"})
+_OURS: Final = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer"} | {"transfer-encoding", "upgrade"}
+)
+"""Headers that say how the message itself travels. A contract that sets them could make two requests out of one."""
+
+
+def plain_headers(request: Request, *, own: bool) -> Headers:
+    """Return the request's own headers, checked. A foreign origin gets only what says what we can read.
+
+    Not even harmless-looking ones go abroad: an API key in a header of another name is a credential, too (F5).
+    """
+    headers: Headers = {}
+    for name, value in request.headers:
+        key = name.lower()
+        if not _NAME.fullmatch(name):
+            raise ConfigWrong(f"{name[:40]!r} is not a header name; correct the contract")
+        if key in _OURS:
+            raise ConfigWrong(f"the header {name} is made by opledger itself; take it out of the contract")
+        if own or key in _ABROAD:
+            headers[key] = (name, value)
+    return headers
+
+
+async def dress(request: Request, headers: Headers, resolve: Resolve) -> tuple[Headers, str]:
+    """Put secrets and credentials into a request to its own origin; return its headers and URL. Raises ConfigWrong."""
+    dressed: Headers = {}
+    url = request.url
+    for key, (name, value) in headers.items():
+        dressed[key] = (name, await _with_secrets(request, name, value, resolve))
+    auth = request.auth
+    if auth.kind == "none":
+        return dressed, url
+    if auth.secret is None:
+        raise ConfigWrong(f"the credentials of kind {auth.kind} name no secret; correct the contract")
+    secret = await resolve(auth.secret)
+    if auth.kind == "bearer":
+        dressed["authorization"] = ("Authorization", f"Bearer {secret}")
+    elif auth.kind == "basic":
+        pair = base64.b64encode(_pair(auth.username, secret).encode()).decode()
+        dressed["authorization"] = ("Authorization", f"Basic {pair}")
+    elif not auth.name or (auth.kind == "header" and not _NAME.fullmatch(auth.name)):
+        raise ConfigWrong(f"the credentials of kind {auth.kind} need a name; correct the contract")
+    elif auth.kind == "header":
+        dressed[auth.name.lower()] = (auth.name, f"{auth.prefix}{secret}")
+    else:
+        bare, mark, fragment = url.partition("#")
+        parameter = f"{quote(auth.name, safe='')}={quote(secret, safe='')}"
+        url = f"{bare}{'&' if '?' in bare else '?'}{parameter}{mark}{fragment}"
+    return dressed, url
+
+
+def _pair(username: str | None, secret: str) -> str:
+    """Return ``user:password`` (RFC 7617). A secret without a colon, and no user named, is a user without password."""
+    if username is not None:
+        return f"{username}:{secret}"
+    return secret if ":" in secret else f"{secret}:"
+
+
+async def _with_secrets(request: Request, header: str, value: str, resolve: Resolve) -> str:
+    parts = _SECRET.split(value)  # text, name, text, name, text …
+    for index in range(1, len(parts), 2):
+        reference = (request.secrets or {}).get(parts[index])
+        if reference is None:
+            raise ConfigWrong(f"the header {header} uses a secret {parts[index]!r} that the contract does not name")
+        parts[index] = await resolve(reference)
+    return "".join(parts)
+
+
+def encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return headers as they are sent. Raises ConfigWrong for a value that could end one header and begin another."""
+    sent = []
+    for name, value in headers.values():
+        if not _VALUE.fullmatch(value):
+            raise ConfigWrong(f"the value of the header {name} has a control character in it, or blanks at its ends")
+        sent.append((name.encode("ascii"), value.encode("utf-8", "surrogatepass")))
+    return sent

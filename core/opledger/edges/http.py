@@ -1,0 +1,353 @@
+"""The only HTTP. One request in, one answer or one honest failure out; nothing is followed, repeated or remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from contextvars import ContextVar
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+import aiohttp.abc
+import httpx
+import httpx_aiohttp
+from yarl import URL
+
+from opledger import __version__
+from opledger.edges import addresses, credentials
+from opledger.edges.bodies import Unpacker, Unusable, header_map
+from opledger.edges.clock import Clock
+from opledger.edges.failures import NotSent, Trail, words
+from opledger.edges.secrets import SecretResolver
+from opledger.edges.streams import Sink
+from opledger.rules.calls import MAX_ANSWER, Answer, Download, Failure, Request, origin_of
+from opledger.rules.redact import Redactor
+
+CONNECT_TIMEOUT: Final = 10.0
+STALL: Final = timedelta(seconds=30)
+
+_WHOLE: Final = frozenset({200, 201, 203})
+_BROKEN: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, UnicodeError)
+_LOGGERS: Final = (
+    *("httpx", "httpcore", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy"),
+    *("aiohttp", "aiohttp.client", "aiohttp.internal", "httpx_aiohttp"),
+)
+_QUERY: Final = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
+_PERMITTED: ContextVar[frozenset[addresses.Kind]] = ContextVar("permitted", default=addresses.PUBLIC)
+
+T = TypeVar("T")
+
+
+class Http:
+    """Sends requests. Belongs to one event loop; close it with `aclose`.
+
+    No cookies, no redirects, no proxies from the environment, no retries. Two ways lead out:
+
+    - *Effectful* requests go through httpx's own transport, each on a connection of its own. A kept connection that the
+      server has just closed looks exactly like a request that was lost; without kept connections that cannot happen.
+    - *Reads* go through aiohttp, at about a third of the CPU, over kept connections. The two are not alike in what
+      their errors mean. httpx_aiohttp 0.2 turns every ClientConnectionError of aiohttp into httpx.ConnectTimeout, also
+      ServerDisconnectedError and a reset after the request was sent: it calls a lost answer "never connected". So its
+      errors are never taken as proof of anything, and no effectful request goes that way.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        secrets: SecretResolver,
+        *,
+        max_connections: int = 200,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`max_connections` holds for effectful requests and for reads separately. `tls` replaces the trust store."""
+        self._clock = clock
+        self._secrets = secrets
+        self._most = max_connections
+        self._resolving: dict[str, asyncio.Lock] = {}
+        self._slots = asyncio.Semaphore(max_connections)
+        self._tls = tls or httpx.create_ssl_context()
+        self._effects = httpx.AsyncHTTPTransport(
+            verify=self._tls,
+            trust_env=False,
+            retries=0,
+            limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=0),
+        )
+        self._reads = httpx_aiohttp.AiohttpTransport(verify=self._tls, trust_env=False, client=self._session)
+        self._abroad = httpx_aiohttp.AiohttpTransport(verify=self._tls, trust_env=False, client=self._session_abroad)
+        self._mask = _Mask(secrets)
+        for name in _LOGGERS:
+            logging.getLogger(name).setLevel(logging.WARNING)
+            logging.getLogger(name).addFilter(self._mask)
+
+    async def aclose(self) -> None:
+        """Close all connections. What is under way fails."""
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(self._mask)
+        await self._reads.aclose()
+        await self._abroad.aclose()
+        await self._effects.aclose()
+
+    async def send(self, request: Request) -> Answer | Failure:
+        """Send a request once and read its whole answer, within `request.timeout` and `request.max_bytes`.
+
+        Every status is an Answer, redirects too. Raises ConfigWrong, before anything is sent, where a secret or a
+        header cannot be used; cancelling the task closes the connection.
+        """
+        trail = Trail(request)
+        return await self._bounded(trail, self._send(trail))
+
+    async def download(
+        self,
+        request: Request,
+        folder: Path,
+        on_chunk: Callable[[bytes], None],
+        *,
+        on_head: Callable[[Mapping[str, str]], None] | None = None,
+        stall: timedelta = STALL,
+    ) -> Download | Answer | Failure:
+        """Send a read once and stream what it brings to a new file in `folder`.
+
+        Statuses 200, 201 and 203 give a Download of at most `request.max_bytes` bytes, unpacked; the caller moves or
+        removes its file. Every other status (202 is "not ready", 206 is a part) gives a small Answer. `on_head` gets
+        the headers of what will be streamed, before any of it; `on_chunk` gets every piece that was written, in order,
+        one call at a time, in a thread. No byte for as long as `stall` ends it. After a Failure, an error or a
+        cancellation no file is left.
+
+        Raises as `send` does, and StoreUnavailable where the file cannot be written.
+        """
+        trail = Trail(request)
+        return await self._bounded(trail, self._download(trail, folder, on_chunk, on_head, stall))
+
+    async def _bounded(self, trail: Trail, work: Awaitable[T]) -> T | Failure:
+        """Hold everything under one deadline, since httpx has none (F7), and put failures into our own words."""
+        limit = trail.request.timeout.total_seconds()
+        try:
+            async with asyncio.timeout(limit):
+                return await work
+        except TimeoutError:
+            return trail.failure(f"no whole answer within {limit:g} s")
+        except (NotSent, Unusable) as error:
+            return trail.failure(str(error))
+        except _BROKEN as error:
+            return trail.failure(words(error))
+
+    async def _send(self, trail: Trail) -> Answer:
+        async with self._exchange(trail, trail.request.timeout) as response:
+            return await self._whole(trail, response, trail.request.max_bytes)
+
+    async def _download(
+        self,
+        trail: Trail,
+        folder: Path,
+        on_chunk: Callable[[bytes], None],
+        on_head: Callable[[Mapping[str, str]], None] | None,
+        stall: timedelta,
+    ) -> Download | Answer:
+        request = trail.request
+        async with self._exchange(trail, stall) as response:
+            if response.status_code not in _WHOLE:
+                return await self._whole(trail, response, min(request.max_bytes, MAX_ANSWER))
+            headers = header_map(response.headers.raw)
+            if on_head is not None:
+                on_head(headers)
+            sink = Sink(folder, on_chunk)
+            try:
+                unpacker = Unpacker(headers, request.max_bytes)
+                async for data in _chunks(response):
+                    for piece in unpacker.feed(data):
+                        await sink.take(piece)
+                unpacker.finish()
+                path = await sink.finish()
+            except BaseException:
+                await sink.discard()
+                raise
+            return Download(response.status_code, headers, str(path), unpacker.size, self._clock.now())
+
+    async def _whole(self, trail: Trail, response: httpx.Response, limit: int) -> Answer:
+        """Read an answer into memory."""
+        if response.status_code < 200:
+            raise Unusable(f"the server wants to switch protocols (status {response.status_code})")
+        headers = header_map(response.headers.raw)
+        pieces: list[bytes] = []
+        if trail.request.method.upper() != "HEAD":
+            unpacker = Unpacker(headers, limit)
+            async for data in _chunks(response):
+                pieces.extend(unpacker.feed(data))
+            unpacker.finish()
+        return Answer(response.status_code, headers, b"".join(pieces), self._clock.now(), trail.request.url)
+
+    @asynccontextmanager
+    async def _exchange(self, trail: Trail, silence: timedelta) -> AsyncIterator[httpx.Response]:
+        """Send, and give the answer whose body is still to be read; at the end the connection is let go."""
+        request = trail.request
+        own = _is_own(request)
+        outgoing = await self._outgoing(trail, silence, own=own)
+        async with self._slots if request.effectful else nullcontext():
+            transport: httpx.AsyncBaseTransport = self._effects if request.effectful else self._reads
+            if not own:
+                await self._look_abroad(request)
+                transport = self._abroad
+            trail.handed_over = True
+            try:
+                response = await transport.handle_async_request(outgoing)
+            except BaseException:
+                await trail.abandon()
+                raise
+            trail.status = response.status_code
+            try:
+                yield response
+            finally:
+                await response.aclose()
+
+    async def _outgoing(self, trail: Trail, silence: timedelta, *, own: bool) -> httpx.Request:
+        """Make the request that leaves; only this one has credentials in it."""
+        request = trail.request
+        headers, url = credentials.plain_headers(request, own=own), request.url
+        if own:
+            headers, url = await credentials.dress(request, headers, self._secret)
+        headers.setdefault("user-agent", ("User-Agent", f"opledger/{__version__}"))
+        headers.setdefault("accept", ("Accept", "*/*"))
+        headers["accept-encoding"] = ("Accept-Encoding", "identity")  # F8: what is not packed cannot be a bomb
+        if request.effectful:
+            headers["connection"] = ("Connection", "close")
+        total = request.timeout.total_seconds()
+        return httpx.Request(
+            request.method,
+            url,
+            headers=credentials.encoded(headers),
+            content=request.body if own else None,
+            extensions={
+                "timeout": {
+                    "connect": min(CONNECT_TIMEOUT, total),
+                    "read": min(silence.total_seconds(), total),
+                    "write": total,
+                    "pool": total,
+                },
+                "trace": trail.trace,
+            },
+        )
+
+    async def _secret(self, reference: str) -> str:
+        """Resolve a secret outside of the event loop, each only once at a time: a command may take seconds."""
+        value = self._secrets.cached(reference)
+        if value is None:
+            async with self._resolving.setdefault(reference, asyncio.Lock()):
+                value = self._secrets.cached(reference)
+                if value is None:
+                    value = await asyncio.to_thread(self._secrets.resolve, reference)
+        return value
+
+    async def _look_abroad(self, request: Request) -> None:
+        """Check where a foreign URL leads, as far as the URL tells; names are checked when they are resolved.
+
+        Without an origin to compare with there is nothing to check against, and the caller has decided.
+        """
+        if request.effectful:
+            raise NotSent("a call that changes something goes only to the contract's own origin")
+        if not request.origin:
+            _PERMITTED.set(_EVERYWHERE)
+            return
+        base = urlsplit(request.origin)
+        try:
+            permitted = addresses.permitted(await addresses.kinds(base.hostname or "", base.port or 443))
+        except OSError:
+            permitted = addresses.PUBLIC
+        _PERMITTED.set(permitted)
+        if (addresses.literal(urlsplit(request.url).hostname or "") or "public") not in permitted:
+            raise addresses.AddressRefused
+
+    def _session(self) -> aiohttp.ClientSession:
+        return self._new_session(
+            aiohttp.TCPConnector(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
+        )
+
+    def _session_abroad(self) -> aiohttp.ClientSession:
+        # A kept connection or a cached address would go round the check that another request needs.
+        return self._new_session(
+            aiohttp.TCPConnector(
+                ssl=self._tls, limit=self._most, resolver=_Guard(), use_dns_cache=False, force_close=True
+            )
+        )
+
+    def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            skip_auto_headers=("Content-Type",),
+            max_line_size=16 * 1024,
+            max_field_size=16 * 1024,
+        )
+        # aiohttp silently sends GET, HEAD, PUT and DELETE again on a new connection where a kept one breaks, also after
+        # the server has read them. There is no public switch.
+        session._retry_connection = False  # noqa: SLF001
+        # aiohttp rewrites percent-escapes ("%2f" becomes "/"), which breaks URLs that are signed as they are written.
+        session._build_url = _as_written  # type: ignore[method-assign]  # noqa: SLF001
+        return session
+
+
+async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Give the bytes of the wire. `aiter_bytes` of httpx would unpack without any bound (F8)."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for data in response.stream:
+        yield data
+
+
+def _is_own(request: Request) -> bool:
+    try:
+        return origin_of(request.url) == request.origin
+    except ValueError:
+        raise NotSent("the URL is not one that can be used") from None
+
+
+def _as_written(str_or_url: str | URL) -> URL:
+    return URL(str(str_or_url), encoded=True)
+
+
+class _Guard(aiohttp.abc.AbstractResolver):
+    """Resolves names of foreign hosts, and refuses all of a host that has an address where it must not lead."""
+
+    def __init__(self) -> None:
+        self._system = aiohttp.ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        found = await self._system.resolve(host, port, family)
+        if not {addresses.kind_of(entry["host"]) for entry in found} <= _PERMITTED.get():
+            raise addresses.AddressRefused
+        return found
+
+    async def close(self) -> None:
+        await self._system.close()
+
+
+_EVERYWHERE: Final[frozenset[addresses.Kind]] = frozenset({"public", "private", "link_local", "loopback"})
+
+
+class _Mask(logging.Filter):
+    """Takes secrets, and the queries of URLs, out of what the HTTP libraries log (F6)."""
+
+    def __init__(self, secrets: SecretResolver) -> None:
+        super().__init__()
+        self._secrets = secrets
+        self._known: tuple[str, ...] = ()
+        self._redactor = Redactor(())
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrite the record; a traceback is left out, since its last line is the exception's own text."""
+        known = self._secrets.known()
+        if known != self._known:
+            self._known, self._redactor = known, Redactor(known)
+        text = _QUERY.sub(r"\1?…", self._redactor.mask_text(record.getMessage()))
+        record.msg, record.args, record.exc_info, record.exc_text = text, (), None, None
+        return True
