@@ -54,7 +54,7 @@ def _request(_: Tongue) -> ClauseElement:
 
 def request_of(tx: Tx, operation_id: str) -> StoredRequest:
     """The create request, exactly as stored. Raises UnknownOperation."""
-    row = tx.one(_request, operation_id=operation_id)
+    row = tx.one(_request, operation_id=operation_id) if encoding.storable(operation_id) else None
     if row is None:
         raise unknown(operation_id)
     _, method, url, headers, content_type, body, asked, fingerprint_url = row

@@ -60,6 +60,15 @@ def text(value: str | None) -> str | None:
     return value
 
 
+def storable(value: str) -> bool:
+    """Whether any row can hold this text; what no row can hold need not be looked for."""
+    try:
+        text(value)
+    except ValueError:
+        return False
+    return True
+
+
 def key(value: str | None) -> str | None:
     """As `text`, for a column with an index: the value may not be too long for one.
 

@@ -67,7 +67,9 @@ class PostgresServer:
 
         if not isinstance(error, psycopg.Error):
             return None
-        return trouble.of_postgres(error, self.name, closed=bool(getattr(connection, "closed", False)))
+        closed = bool(getattr(connection, "closed", False))
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return trouble.of_postgres(error, self.name, closed=closed, lost=lost)
 
     def errors(self) -> tuple[type[Exception], ...]:
         """Everything that the driver raises."""

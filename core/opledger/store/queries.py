@@ -26,6 +26,7 @@ from opledger.rules.journal import Row
 from opledger.rules.model import Operation
 from opledger.store import encoding, rows
 from opledger.store.directory import OPEN_STATES, open_counts
+from opledger.store.encoding import storable
 from opledger.store.engine import Database
 from opledger.store.recording import records, unknown
 from opledger.store.statements import Tongue, Tx
@@ -105,7 +106,7 @@ class Queries:
         return self.get(ids[0])
 
     def _by_suffix(self, text: str) -> list[str]:
-        if len(text) != SUFFIX:
+        if len(text) != SUFFIX or not storable(text):
             return []
 
         def work(tx: Tx) -> list[Any]:
@@ -115,6 +116,8 @@ class Queries:
 
     def events(self, operation_id: str, after_seq: int = 0, *, limit: int = 10_000) -> list[Row]:
         """The journal of one operation, in order. An operation that is not there has none."""
+        if not storable(operation_id):
+            return []
         found = self._database.read(lambda tx: tx.all(_events, operation_id=operation_id, seq=after_seq, most=limit))
         return [Row(*row) for row in found]
 
@@ -135,6 +138,8 @@ class Queries:
         """Operations, newest first, a page at a time; `after` is the `Page.after` of the page before."""
         wanted = wanted or Filter()
         values: dict[str, Any] = {}
+        if not all(map(storable, wanted.texts())):
+            return Page((), None)
         statement = _listing(self._database.tongue, wanted, after, values)
         prepared = self._database.tongue.compile(statement.limit(limit + 1))
 

@@ -29,6 +29,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
+from opledger.store.encoding import storable
+
 Kind = Literal["sqlite", "postgresql"]
 
 
@@ -82,8 +84,9 @@ class Tongue:
         return column == any_(bindparam(name, type_=postgresql.ARRAY(Text)))
 
     def several(self, values: Collection[str]) -> Any:
-        """What to pass for a parameter of `among`."""
-        return json.dumps(list(values)) if self.kind == "sqlite" else list(values)
+        """What to pass for a parameter of `among`; texts that no row can hold are left out."""
+        sane = [value for value in values if storable(value)]
+        return json.dumps(sane) if self.kind == "sqlite" else sane
 
     def compile(self, construct: ClauseElement) -> Prepared:
         """The text of a statement and the order of its parameters."""

@@ -65,14 +65,14 @@ _POSTGRES: Final = {
 }
 
 
-def of_postgres(error: Exception, name: str, *, closed: bool) -> Trouble:
-    """Read a psycopg error. `closed`: the connection did not survive it."""
+def of_postgres(error: Exception, name: str, *, closed: bool, lost: bool) -> Trouble:
+    """Read a psycopg error. `closed`: the connection did not survive it; `lost`: it is of the kind that says so."""
     state = getattr(error, "sqlstate", None)
     if state in _AGAIN and not closed:
         return Trouble(Remedy.AGAIN, f"the database {name} {_POSTGRES.get(state, 'could not serialise a write')}")
     if state in _POSTGRES:
         return Trouble(Remedy.GIVE_UP, f"the database {name} {_POSTGRES[state]}")
-    if closed or state is None or state.startswith(("08", "57P")):
+    if closed or (lost and state is None) or (state or "").startswith(("08", "57P")):
         return Trouble(
             Remedy.RECONNECT, f"the database {name} cannot be reached ({first_line(error)}); is the server running?"
         )

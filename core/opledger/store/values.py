@@ -186,6 +186,11 @@ class Filter:
     requested_by: str | None = None
     text: str | None = None
 
+    def texts(self) -> tuple[str, ...]:
+        """Every text that is looked for."""
+        single = (self.contract, self.attention_code, self.task, self.requested_by, self.text)
+        return (*self.states, *self.tags, *self.tags.values(), *(text for text in single if text is not None))
+
 
 @dataclass(frozen=True, slots=True)
 class Page:

@@ -1,0 +1,417 @@
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from opledger.errors import IllegalTransition, LeaseLost, Refused, UnknownOperation
+from opledger.rules import evidence as e
+from opledger.rules.model import Operation, State
+from opledger.store import Answer, Changed, Claim, Declined, JobIdTaken, Recorded, Store
+from tests.core.store.making import (
+    ANA,
+    LEASE,
+    T0,
+    accepted,
+    after,
+    assert_whole,
+    bound,
+    claim,
+    expire,
+    fence_of,
+    no_plan,
+    noted,
+    observed,
+    opened,
+    operation_of,
+    refusal_of,
+    sent,
+    write,
+)
+
+
+def test_an_event_and_its_record_are_written_together(store: Store) -> None:
+    """What `record_many` returns is what anybody reads afterwards."""
+    (operation,) = opened(store)
+    (outcome,) = store.record_many([write(operation, sent(), due=after(5))])
+    assert outcome == Recorded(store.get(operation.operation_id), 2)
+    assert operation_of(outcome).next is not None
+    assert [row.kind for row in store.queries.events(operation.operation_id)] == ["Submitted", "CallSent"]
+    assert_whole(store, operation.operation_id)
+
+
+def test_nothing_to_write_is_no_transaction(store: Store) -> None:
+    """A worker without news must not be made to wait for the disk."""
+    assert store.record_many([]) == []
+
+
+def test_writes_of_one_batch_build_on_each_other(store: Store) -> None:
+    """Several events of one operation in one batch are one chain and one row."""
+    (operation,) = opened(store)
+    writes = [write(operation, sent()), write(operation, accepted("j1")), write(operation, observed(), due=after(9))]
+    outcomes = store.record_many(writes)
+    assert [outcome.seq for outcome in outcomes if isinstance(outcome, Recorded)] == [2, 3, 4]
+    record = store.get(operation.operation_id)
+    assert (record.state, record.version, record.head_seq) == (State.OBSERVING, 4, 4)
+    assert_whole(store, operation.operation_id)
+
+
+def test_the_history_names_the_states_only_where_they_change(store: Store) -> None:
+    """The transition history is the events with `to_state` set (DESIGN §3)."""
+    (operation,) = opened(store)
+    record = bound(store, operation, "j1")
+    store.record_many([write(record, observed()), write(record, observed())])
+    arrows = [(row.from_state, row.to_state) for row in store.queries.events(operation.operation_id)]
+    assert arrows == [
+        (None, "create_pending"),
+        (None, None),
+        ("create_pending", "accepted"),
+        ("accepted", "observing"),
+        (None, None),
+    ]
+
+
+def test_a_declined_write_never_spoils_others(store: Store) -> None:
+    """Group commit would be a trap if one operation's refusal took five hundred others with it."""
+    one, two, three = opened(store, 3)
+    outcomes = store.record_many(
+        [
+            write(one, sent()),
+            write(two, accepted("j2"), due=after(1)),  # no create was sent
+            write("op_nobody", noted()),
+            write(three, sent()),
+            write(one, observed()),  # not accepted yet
+            write(one, accepted("j1")),
+        ]
+    )
+    assert [type(outcome) for outcome in outcomes] == [Recorded, Declined, Declined, Recorded, Declined, Recorded]
+    assert isinstance(refusal_of(outcomes[1]), IllegalTransition)
+    assert isinstance(refusal_of(outcomes[2]), UnknownOperation)
+    assert isinstance(refusal_of(outcomes[4]), IllegalTransition)
+    assert store.get(one.operation_id).state is State.ACCEPTED
+    assert store.get(two.operation_id) == two
+    assert_whole(store, one.operation_id, two.operation_id, three.operation_id)
+
+
+def test_a_declined_write_shows_the_record_as_it_stands(store: Store) -> None:
+    """Whoever is refused must be able to say what is true instead, without another read."""
+    (operation,) = opened(store)
+    outcomes = store.record_many([write(operation, sent()), write(operation, observed())])
+    declined = outcomes[1]
+    assert isinstance(declined, Declined)
+    assert declined.operation == store.get(operation.operation_id)
+
+
+# --- fencing ----------------------------------------------------------------------------------------------------
+
+
+def test_five_stale_writes_of_a_ghost_are_refused(store: Store, second: Store) -> None:
+    """B38: after a take-over under the same name, the old attempt may change nothing, five ways tried."""
+    (operation,) = opened(store)
+    (old,) = claim(store, "w1")
+    ghost = fence_of(old)
+    expire(store, operation)
+    (new,) = claim(second, "w1", now=after(31))
+    living = fence_of(new)
+    assert living.epoch > ghost.epoch
+    record = bound(second, new.operation, "j1", fence=living)
+    held = [(operation.operation_id, ghost.epoch)]
+
+    assert store.renew("w1", held, LEASE, after(31)) == set()  # heartbeat
+    late = [
+        write(operation, observed(), fence=ghost, basis=old.operation),  # poll
+        write(operation, e.CallSent("c9", e.Action.CANCEL, "POST", "https://x.test", 1), fence=ghost, live=True),
+        write(operation, e.ResultAccepted(), fence=ghost, release=True),  # final write
+    ]
+    for outcome in store.record_many(late):
+        assert isinstance(refusal_of(outcome), LeaseLost)
+    assert store.release("w1", held) == set()  # release
+
+    assert store.get(operation.operation_id) == record
+    assert second.renew("w1", [(operation.operation_id, living.epoch)], LEASE, after(31)) == {
+        operation.operation_id
+    }
+    assert_whole(store, operation.operation_id)
+
+
+def test_a_write_after_the_own_release_is_refused(store: Store) -> None:
+    """A lease that was given back is gone, though nobody took it over."""
+    opened(store)
+    (claimed,) = claim(store)
+    fence = fence_of(claimed)
+    (released,) = store.record_many([write(claimed.operation, sent(), fence=fence, release=True)])
+    assert operation_of(released).lease is None
+    (late,) = store.record_many([write(claimed.operation, accepted("j1"), fence=fence)])
+    assert isinstance(refusal_of(late), LeaseLost)
+
+
+def test_within_one_batch_a_release_ends_the_lease(store: Store) -> None:
+    """The order of writes counts inside a batch too."""
+    opened(store)
+    (claimed,) = claim(store)
+    fence = fence_of(claimed)
+    writes = [
+        write(claimed.operation, sent(), fence=fence, release=True),
+        write(claimed.operation, accepted("j1"), fence=fence),
+    ]
+    outcomes = store.record_many(writes)
+    assert isinstance(refusal_of(outcomes[1]), LeaseLost)
+    assert store.get(claimed.operation.operation_id).state is State.CREATE_PENDING
+
+
+def test_a_late_answer_is_taken_while_nobody_else_acts(store: Store) -> None:
+    """A lease that ran out but was not taken over still fences: the answer in hand is worth keeping."""
+    (operation,) = opened(store)
+    (claimed,) = claim(store)
+    store.record_many([write(operation, sent(), fence=fence_of(claimed))])
+    expire(store, operation)
+    (outcome,) = store.record_many([write(operation, accepted("j1"), fence=fence_of(claimed))])
+    assert operation_of(outcome).state is State.ACCEPTED
+
+
+def test_a_permit_needs_a_lease_that_has_not_run_out(store: Store) -> None:
+    """I12: nothing may be sent on a lease that another worker may take at any moment."""
+    (operation,) = opened(store)
+    (claimed,) = claim(store)
+    expire(store, operation)
+    (outcome,) = store.record_many([write(operation, sent(), fence=fence_of(claimed), live=True)])
+    assert isinstance(refusal_of(outcome), LeaseLost)
+    assert len(store.queries.events(operation.operation_id)) == 1
+
+
+def test_a_permit_on_a_living_lease_is_recorded(store: Store) -> None:
+    """The other side of the same coin."""
+    (operation,) = opened(store)
+    (claimed,) = claim(store)
+    (outcome,) = store.record_many([write(operation, sent(), fence=fence_of(claimed), live=True)])
+    assert operation_of(outcome).open_call is not None
+
+
+def test_a_person_writes_past_a_lease(store: Store) -> None:
+    """A cancel must not wait for the worker; the worker keeps its lease and sees the new record."""
+    (operation,) = opened(store)
+    bound(store, operation, "j1")
+    (claimed,) = claim(store)
+    wish = e.CancelRequested("r1", "ana")
+    (outcome,) = store.record_many([write(operation, wish, actor=ANA, cause="human_request:r1", reason="too dear")])
+    record = operation_of(outcome)
+    assert record.state is State.CANCEL_REQUESTED
+    assert record.lease == claimed.operation.lease
+    (stale,) = store.record_many(
+        [write(operation, observed(), fence=fence_of(claimed), basis=claimed.operation, due=after(60))]
+    )
+    assert operation_of(stale).state is State.CANCEL_REQUESTED
+    assert_whole(store, operation.operation_id)
+
+
+# --- versions and copies ----------------------------------------------------------------------------------------
+
+
+def test_a_record_that_moved_on_declines_an_old_view(store: Store) -> None:
+    """Two operators decide at once: the first wins, the second is told what happened."""
+    (operation,) = opened(store)
+    store.record_many([write(operation, sent()), write(operation, noted(), actor=ANA)])
+    (outcome,) = store.record_many([write(operation, noted(), expected_version=1)])
+    error = refusal_of(outcome)
+    assert isinstance(error, Changed)
+    assert "CallSent by w1, Noted by ana" in str(error)
+    assert "create_pending" in str(error)
+    (good,) = store.record_many([write(operation, noted(), expected_version=3)])
+    assert operation_of(good).version == 4
+
+
+def test_expected_versions_see_the_writes_before_them_in_the_batch(store: Store) -> None:
+    """Of two decisions in one batch on one version only the first holds."""
+    (operation,) = opened(store)
+    first, other = (write(operation, noted(text), expected_version=1) for text in ("one", "two"))
+    outcomes = store.record_many([first, other])
+    assert isinstance(outcomes[0], Recorded)
+    assert isinstance(refusal_of(outcomes[1]), Changed)
+
+
+def test_a_stale_copy_is_not_believed(store: Store, second: Store) -> None:
+    """The writer's copy spares a read only while it still is the truth."""
+    (operation,) = opened(store)
+    operation_of(second.record_many([write(operation, sent())])[0])
+    (outcome,) = store.record_many([write(operation, accepted("j1"), basis=operation)])
+    assert operation_of(outcome).state is State.ACCEPTED
+    assert_whole(store, operation.operation_id)
+
+
+def test_a_true_copy_gives_the_same_record(store: Store) -> None:
+    """With and without a copy the outcome is the same."""
+    one, two = opened(store, 2)
+    with_copy, without = store.record_many([write(one, sent(), basis=one), write(two, sent())])
+    assert operation_of(with_copy).open_call == operation_of(without).open_call
+    assert_whole(store, one.operation_id, two.operation_id)
+
+
+# --- job ids ----------------------------------------------------------------------------------------------------
+
+
+def sent_to(store: Store, count: int) -> list[Operation]:
+    """Operations whose create was sent."""
+    return [operation_of(outcome) for outcome in store.record_many([write(o, sent()) for o in opened(store, count)])]
+
+
+def test_a_job_id_belongs_to_one_operation(store: Store) -> None:
+    """I3, F13: a provider that hands out an id twice must not get two records for one job."""
+    one, two, three = sent_to(store, 3)
+    store.record_many([write(one, accepted("j1"))])
+    outcomes = store.record_many([write(two, accepted("j1")), write(three, accepted("j3"))])
+    error = refusal_of(outcomes[0])
+    assert isinstance(error, JobIdTaken)
+    assert error.other_operation_id == one.operation_id
+    assert isinstance(outcomes[1], Recorded)
+    assert store.get(two.operation_id).remote_job_id is None
+    assert_whole(store, one.operation_id, two.operation_id, three.operation_id)
+
+
+def test_a_job_id_that_comes_twice_in_one_batch_is_declined_the_second_time(store: Store) -> None:
+    """Both answers may arrive within one fsync."""
+    one, two = sent_to(store, 2)
+    outcomes = store.record_many([write(one, accepted("j1")), write(two, accepted("j1"))])
+    error = refusal_of(outcomes[1])
+    assert isinstance(error, JobIdTaken)
+    assert error.other_operation_id == one.operation_id
+    assert store.get(one.operation_id).remote_job_id == "j1"
+
+
+def test_the_rest_of_a_chain_is_judged_without_the_declined_write(store: Store) -> None:
+    """What follows a declined binding in the same batch must not stand on it."""
+    one, two = sent_to(store, 2)
+    store.record_many([write(one, accepted("j1"))])
+    outcomes = store.record_many([write(two, accepted("j1")), write(two, observed()), write(two, noted())])
+    assert [type(outcome) for outcome in outcomes] == [Declined, Declined, Recorded]
+    assert store.get(two.operation_id).state is State.CREATE_PENDING
+    assert_whole(store, two.operation_id)
+
+
+def test_job_ids_of_other_providers_do_not_clash(store: Store) -> None:
+    """`1` is a popular job id."""
+    (one,) = opened(store)
+    (two,) = opened(store, contract="payouts")
+    assert bound(store, one, "1").remote_job_id == bound(store, two, "1").remote_job_id == "1"
+
+
+def test_two_processes_bind_one_job_id_at_once(store: Store, second: Store) -> None:
+    """The look before the write can miss a commit of the same moment; the unique index cannot."""
+    one, two = sent_to(store, 2)
+    barrier = threading.Barrier(2)
+    outcomes: dict[str, Recorded | Declined] = {}
+
+    def bind(through: Store, operation: Operation) -> None:
+        barrier.wait()
+        (outcomes[operation.operation_id],) = through.record_many([write(operation, accepted("j1"))])
+
+    threads = [threading.Thread(target=bind, args=pair) for pair in ((store, one), (second, two))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(outcome).__name__ for outcome in outcomes.values()) == ["Declined", "Recorded"]
+    assert_whole(store, one.operation_id, two.operation_id)
+
+
+# --- answers and awkward values ---------------------------------------------------------------------------------
+
+
+def test_an_answer_is_stored_once_however_often_it_comes(store: Store) -> None:
+    """Identical poll answers cost one row (DESIGN §3)."""
+    (operation,) = opened(store)
+    record = bound(store, operation, "j1")
+    answer = Answer.of(b'{"state": "running"}', "application/json")
+    evidence = observed(answer=answer.sha256)
+    for _ in range(3):
+        store.record_many([write(record, evidence, answer=answer), write(record, evidence, answer=answer)])
+    assert store.answer(answer.sha256) == answer
+    assert store.answer("00" * 32) is None
+    assert store.answer("no hash") is None
+
+
+def test_a_cut_answer_says_so(store: Store) -> None:
+    """The size is what came, the hash is over what is kept."""
+    (operation,) = opened(store)
+    answer = Answer.of(b"abc", None, size=70_000)
+    store.record_many([write(operation, noted(), answer=answer)])
+    assert store.answer(answer.sha256) == Answer(answer.sha256, b"abc", None, 70_000, truncated=True)
+
+
+def test_the_answer_of_a_declined_write_is_not_kept(store: Store) -> None:
+    """What is not cited by any event would be rubbish nobody ever removes."""
+    (operation,) = opened(store)
+    answer = Answer.of(b"early")
+    store.record_many([write(operation, observed(), answer=answer)])
+    assert store.answer(answer.sha256) is None
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        accepted("j\0"),
+        accepted("j\ud800"),
+        accepted("j" * 5_000),
+        noted("\ud800"),
+        observed("running", progress={"share": float("nan")}),
+    ],
+    ids=["nul", "half a pair", "too long for an index", "half a pair in the body", "not a number"],
+)
+def test_a_value_that_cannot_be_stored_spoils_only_its_own_write(store: Store, evidence: e.Evidence) -> None:
+    """A hostile provider must not be able to fail the batch its answer travels in."""
+    one, two = opened(store, 2)
+    if isinstance(evidence, e.Observed):
+        bound(store, one, "j1")
+    else:
+        store.record_many([write(one, sent())])
+    before = store.get(one.operation_id)
+    outcomes = store.record_many([write(one, evidence), write(two, sent())])
+    assert isinstance(refusal_of(outcomes[0]), Refused)
+    assert isinstance(outcomes[1], Recorded)
+    assert store.get(one.operation_id) == before
+    assert_whole(store, one.operation_id)
+
+
+def test_big_numbers_and_strange_texts_come_back_as_they_were(store: Store) -> None:
+    """Integers beyond 2^53 keep their digits, and text is not normalised."""
+    (operation,) = opened(store)
+    record = bound(store, operation, "jöb 🙂")
+    progress = {"completed": 2**53 + 1, "total": 10**30, "share": 0.1, "word": "e\u0301 é 🙂", "deep": [1, None, {"a": True}]}
+    (outcome,) = store.record_many([write(record, observed("läuft 🙂", progress=progress))])
+    assert store.get(operation.operation_id) == operation_of(outcome)
+    assert store.get(operation.operation_id).progress == progress
+    body = store.queries.events(operation.operation_id)[-1].body
+    assert json.loads(body)["data"]["progress"]["completed"] == 2**53 + 1
+    assert_whole(store, operation.operation_id)
+
+
+def test_an_error_of_the_planner_stops_everything(store: Store) -> None:
+    """A bug is not an outcome: nothing is written, and it is heard."""
+    one, two = opened(store, 2)
+
+    def broken(_: Operation) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.record_many([write(two, sent()), write(one, sent(), plan=broken)])
+    assert store.get(two.operation_id) == two
+    assert operation_of(store.record_many([write(two, sent())])[0]).version == 2
+
+
+def test_a_record_without_a_plan_is_never_due(store: Store) -> None:
+    """Terminal records and those that wait for a person leave the worker alone."""
+    (operation,) = opened(store)
+    store.record_many([write(operation, e.Withdrawn("ana"), plan=no_plan)])
+    assert claim(store, now=after(10**6)) == []
+    assert store.next_due(T0) is None
+
+
+def test_exchange_records_and_claims_in_one_transaction(store: Store) -> None:
+    """One fsync serves what was learnt and what comes next, and the claim sees what was recorded."""
+    opened(store, 2)
+    (first,) = claim(store, limit=1)
+    done = write(first.operation, sent(), fence=fence_of(first), release=True, due=after(-5))
+    outcomes, claimed = store.exchange([done], Claim("w1", 10, LEASE, T0))
+    assert isinstance(outcomes[0], Recorded)
+    assert len(claimed) == 2
+    assert claimed[0].operation.operation_id == first.operation.operation_id
