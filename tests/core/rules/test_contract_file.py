@@ -256,3 +256,45 @@ def test_a_contract_is_made_of_frozen_values() -> None:
             assert not isinstance(value, list | set)
 
     frozen(parse(driven(), environment={}))
+
+
+RESEND = '[[reconcile]]\nstrategy = "resend"\n'
+KEY = '[create.idempotency]\nmechanism = "header"\nname = "X-Key"\nmemory = "1h"\n'
+LIST = '[[reconcile]]\nstrategy = "list"\npath = "/jobs"\nitems = ""\nitem_id = "/id"\n'
+CANCEL = (
+    '[cancel]\nmethod = "POST"\npath = "/cancel"\nquery = { id = "{job_id}" }\nbody = { force = true, why = ["x"] }\n'
+)
+GOOD = [
+    KEY + 'resend_adds = { retry = "true", "/meta/retry" = "true" }\n' + RESEND,
+    '[create.fields]\n"/a" = "x"\n"/ab" = "y"\n"/c/d" = "{trace_id}"\n"/c/e" = "z"\n',
+    '[headers]\nX-A = "1"\n[create.headers]\nX-A = "2"\n',
+    '[auth]\nkind = "query"\nname = "api[key]"\nsecret = "file:/run/key"\nprefix = ""\n',
+    '[auth]\nkind = "header"\nname = "Authorization"\nprefix = "Key "\nsecret = "command:pass show fal"\n',
+    '[auth]\nkind = "basic"\nusername = "me"\nsecret = "keyring:opledger/me"\n',
+    '[headers]\nCookie = "session={secret.s}"\n[secrets]\ns = "env:S"\n',
+    KEY + LIST + "match = 'item.key == operation.token'\n",
+    LIST + "match = 'item.kind == 3'\n",
+    '[create.fields]\n"/trace" = "{trace_id}"\n' + LIST + "match = 'item.trace == operation.trace_id'\n",
+    CANCEL,
+    '[webhook]\nscheme = "none"\n',
+    '[result]\nurl = "/u"\nchecksum = "/sum"\nchecksum_algorithm = "sha256"\ncollect_in = ["succeeded"]\n',
+]
+
+
+@pytest.mark.parametrize("more", GOOD)
+def test_what_is_right_is_not_refused(more: str) -> None:
+    """A check that is too eager keeps people from writing down what their provider really does."""
+    parse(SMALL + more, environment={})
+
+
+def test_a_trace_header_counts_as_a_reference_that_is_sent() -> None:
+    """Some providers store the trace id and list jobs by it."""
+    source = 'trace_header = "traceparent"\n' + SMALL + LIST + "match = 'item.trace == operation.trace_id'\n"
+    assert parse(source, environment={}).trace_header == "traceparent"
+
+
+def test_a_constant_cancel_body_is_kept_as_the_bytes_that_are_sent() -> None:
+    """What the approver sees is what leaves."""
+    cancel = parse(SMALL + CANCEL, environment={}).cancel
+    assert cancel is not None
+    assert cancel.body == b'{"force":true,"why":["x"]}'
