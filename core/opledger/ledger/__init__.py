@@ -48,7 +48,7 @@ class Ledger(Reading):
 
     def __init__(self, store: Store, settings: config.Settings, clock: Clock) -> None:
         super().__init__(store, settings, clock)
-        self._submitting = Submitting(store, settings, clock, self.contract_of)
+        self._submitting = Submitting(store, settings, clock, self.show, self.contract_of)
 
     # --- submitting -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opledger import config
 from opledger.edges.clock import Clock, new_operation_id, new_trace_id
@@ -12,18 +12,19 @@ from opledger.rules import decide, human, wishes
 from opledger.rules.contract import Contract
 from opledger.rules.model import Operation
 from opledger.rules.wishes import Wish
-from opledger.store import Declined, Filter, Opening, Recorded, Store
+from opledger.store import Declined, Filter, Opening, Recorded, Store, TokenTaken
 
 Outcome = Operation | OpledgerError
 
 
 @dataclass(frozen=True, slots=True)
 class Submitting:
-    """What it takes to submit: where to write, what is configured, and which contract an operation is pinned to."""
+    """What it takes to submit: where to write, what is configured, and how to find what was submitted before."""
 
     store: Store
     settings: config.Settings
     clock: Clock
+    find: Callable[[str], Operation]
     contract_of: Callable[[Operation], Contract]
 
     def submit_many(self, asked: Sequence[Wish]) -> tuple[Outcome, ...]:
@@ -66,7 +67,7 @@ class Submitting:
             contract = read[wish.contract] = config.find_contract(self.settings, wish.contract)
             self.store.pin_contract(contract)
         if wish.supersedes is not None:
-            self.store.get(wish.supersedes)
+            wish = replace(wish, supersedes=self.find(wish.supersedes).operation_id)
         operation_id = wish.operation_id or new_operation_id(self.clock)
         demand = wishes.needs(wish, contract, operation_id, self.settings.policies)
         admitted = wishes.admit(wish, contract, operation_id=operation_id, trace_id=new_trace_id(), demand=demand)
@@ -82,14 +83,22 @@ class Submitting:
         )
 
     def _second_look(self, wish: Wish, outcome: Declined) -> Outcome:
-        """Judge again what somebody else submitted first, or submitted before the contract was edited."""
-        first = outcome.operation
-        if first is None and wish.task is not None:
-            page = self.store.queries.list(Filter(task=wish.task))
-            first = next((op for op in page.operations if op.step == wish.step), None)
-        if first is None or not isinstance(outcome.error, BodyConflict):
+        """Judge again what somebody else submitted in the same instant, or before the contract was edited."""
+        if not isinstance(outcome.error, BodyConflict | TokenTaken):
             return outcome.error
         try:
-            return wishes.same(wish, first, self.contract_of(first))
+            first = self._first(wish) or self._of_step(wish)
+            return outcome.error if first is None else wishes.same(wish, first, self.contract_of(first))
         except OpledgerError as error:
             return error
+
+    def _of_step(self, wish: Wish) -> Operation | None:
+        if wish.task is None:
+            return None
+        after = None
+        while True:
+            page = self.store.queries.list(Filter(task=wish.task), after=after)
+            found = next((op for op in page.operations if op.step == wish.step), None)
+            if found is not None or page.after is None:
+                return found
+            after = page.after
