@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from opledger.errors import StoreUnavailable
+from opledger.store import Store, guards, open_database
+from tests.core.store.making import bound, opened
+from tests.support.databases import admin, as_role, with_database
+
+KEY = "(SELECT operation_id FROM event LIMIT 1)"
+ROW = f"{KEY}, 1, 0, 'x', 'Noted', NULL, NULL, 'x', NULL, NULL, x'00', x'00', x'00', 1"
+
+#: Everything that would change, replace or remove a journal row in an SQLite file.
+CHANGES = [
+    "UPDATE event SET actor = 'nobody'",
+    "UPDATE event SET body = x'00' WHERE seq = 1",
+    "UPDATE OR REPLACE event SET seq = 2 WHERE seq = 1",
+    "UPDATE OR IGNORE event SET seq = 9 WHERE seq = 1",
+    "DELETE FROM event",
+    "DELETE FROM event WHERE seq = 1",
+    f"INSERT OR REPLACE INTO event VALUES ({ROW})",
+    f"REPLACE INTO event VALUES ({ROW})",
+    "INSERT OR REPLACE INTO event (rowid, operation_id, seq, at, actor, kind, cause, body, prev_hash, hash, format)"
+    " SELECT rowid, 'op_x', 77, at, actor, kind, cause, body, prev_hash, hash, format FROM event LIMIT 1",
+    f"INSERT INTO event VALUES ({ROW}) ON CONFLICT DO UPDATE SET actor = 'nobody'",
+]
+
+#: What a program that has our connection may not do besides.
+FORBIDDEN = [
+    *CHANGES,
+    "DELETE FROM operation",
+    "DELETE FROM request",
+    "UPDATE request SET body = x'00'",
+    "UPDATE contract SET source = ''",
+    "DELETE FROM answer",
+    "DROP TRIGGER event_no_update",
+    "DROP TABLE event",
+    "ALTER TABLE event RENAME TO old_event",
+    "ALTER TABLE event DROP COLUMN reason",
+    "CREATE TABLE event2 AS SELECT * FROM event",
+    "CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM operation; END",
+    "CREATE TEMP TRIGGER t AFTER INSERT ON event BEGIN SELECT 1; END",
+    "CREATE INDEX i ON event (actor)",
+    "PRAGMA writable_schema = 1",
+    "PRAGMA recursive_triggers = 0",
+    "PRAGMA synchronous = 0",
+    "PRAGMA journal_mode = DELETE",
+    "PRAGMA trusted_schema = 1",
+    "PRAGMA ignore_check_constraints = 1",
+    "UPDATE sqlite_master SET sql = ''",
+    "DELETE FROM sqlite_master WHERE name = 'event_no_update'",
+    "UPDATE opledger_version SET version_num = '9999'",
+    "ATTACH DATABASE ':memory:' AS other",
+    "DETACH DATABASE main",
+    "VACUUM",
+    "REINDEX",
+    "SELECT load_extension('x')",
+]
+
+
+@pytest.fixture
+def ledger(sqlite_url: str) -> Iterator[Store]:
+    """A file with some events in it."""
+    with Store.open(sqlite_url) as store:
+        from tests.core.store.making import CONTRACT
+
+        store.pin_contract(CONTRACT)
+        (operation,) = opened(store)
+        bound(store, operation, "j1")
+        yield store
+
+
+def journal_of(path: str) -> list[tuple[object, ...]]:
+    """All journal rows, read past the store."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT rowid, * FROM event ORDER BY rowid").fetchall()
+
+
+@pytest.mark.parametrize("statement", CHANGES)
+def test_a_stranger_with_the_file_cannot_change_the_journal_by_accident(ledger: Store, statement: str) -> None:
+    """F10: the guards stand in the file itself, also for a tool that knows nothing of us and sets nothing up."""
+    path = ledger.database.name
+    before = journal_of(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.IntegrityError, match="the journal only grows"):
+            connection.execute(statement)
+    assert journal_of(path) == before
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+def test_our_own_connection_refuses_all_but_what_we_do(ledger: Store, statement: str) -> None:
+    """A bug (or an injected statement) inside the process finds every way closed (reliability §5.5)."""
+    path = ledger.database.name
+    before = journal_of(path)
+    connection = ledger.database.side.connect(writing=True)  # type: ignore[call-arg]
+    with closing(connection):
+        with pytest.raises(sqlite3.DatabaseError):
+            connection.execute(statement)
+    assert journal_of(path) == before
+    with closing(sqlite3.connect(path)) as check:
+        assert guards.missing("sqlite", check.cursor()) == []
+
+
+@pytest.mark.parametrize("name", guards.SQLITE)
+def test_a_ledger_without_its_guards_is_not_opened(ledger: Store, sqlite_url: str, name: str) -> None:
+    """Who removed a guard may have changed history; nothing is added on top before somebody has looked."""
+    with closing(sqlite3.connect(ledger.database.name)) as connection:
+        connection.execute(f"DROP TRIGGER {name}")
+    with pytest.raises(StoreUnavailable, match=name):
+        open_database(sqlite_url)
+    open_database(sqlite_url, read_only=True).close()  # an auditor must be able to look
+
+
+def test_a_guard_that_was_made_harmless_is_missed(ledger: Store, sqlite_url: str) -> None:
+    """The text is compared, not only the name."""
+    with closing(sqlite3.connect(ledger.database.name)) as connection:
+        connection.execute("DROP TRIGGER event_no_delete")
+        connection.execute("CREATE TRIGGER event_no_delete BEFORE DELETE ON event BEGIN SELECT 1; END")
+    with pytest.raises(StoreUnavailable, match="event_no_delete"):
+        open_database(sqlite_url)
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------
+
+POSTGRES_CHANGES = [
+    "UPDATE event SET actor = 'nobody'",
+    "DELETE FROM event",
+    "DELETE FROM event WHERE seq = 1",
+    "TRUNCATE event",
+    "TRUNCATE event CASCADE",
+    "INSERT INTO event SELECT * FROM event LIMIT 1 ON CONFLICT (operation_id, seq) DO UPDATE SET actor = 'nobody'",
+    "WITH gone AS (DELETE FROM event RETURNING *) SELECT count(*) FROM gone",
+    "MERGE INTO event e USING (SELECT 1) s ON true WHEN MATCHED THEN DELETE",
+    "SET session_replication_role = replica; DELETE FROM event",
+]
+
+
+@pytest.fixture
+def server_ledger(postgres_url: str) -> Iterator[Store]:
+    """A database with some events in it."""
+    with Store.open(postgres_url) as store:
+        from tests.core.store.making import CONTRACT
+
+        store.pin_contract(CONTRACT)
+        (operation,) = opened(store)
+        bound(store, operation, "j1")
+        yield store
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("statement", POSTGRES_CHANGES)
+def test_not_even_a_superuser_changes_the_journal_by_accident(
+    server_ledger: Store, postgres_url: str, statement: str
+) -> None:
+    """F11: ENABLE ALWAYS triggers hold for a superuser too, and in replica mode."""
+    count = len(server_ledger.queries.events(server_ledger.queries.list().operations[0].operation_id))
+    with admin(postgres_url) as session, pytest.raises(psycopg.Error, match="the journal only grows"):
+        session.execute(statement)
+    with admin(postgres_url) as session:
+        assert session.execute("SELECT count(*) FROM event").fetchone() == (count,)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE event DISABLE TRIGGER event_no_change",
+        "ALTER TABLE event ENABLE TRIGGER event_no_truncate",
+        "ALTER TABLE event ENABLE REPLICA TRIGGER event_no_change",
+        "DROP TRIGGER event_no_change ON event",
+        "CREATE OR REPLACE FUNCTION opledger_refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
+    ],
+)
+def test_a_server_without_its_guards_is_not_used(server_ledger: Store, postgres_url: str, change: str) -> None:
+    """Each of these would leave the journal open; each is seen at the next start."""
+    with admin(postgres_url) as session:
+        session.execute(change)
+    with pytest.raises(StoreUnavailable, match="event_no_"):
+        open_database(postgres_url)
+    open_database(postgres_url, read_only=True).close()
+
+
+@pytest.mark.postgres
+def test_the_owner_of_the_table_has_no_right_to_change_rows(postgres_server: str) -> None:
+    """Whoever migrates takes the rights from itself, so that a slip is refused before any trigger runs."""
+    with admin(postgres_server) as session:
+        session.execute("DROP DATABASE IF EXISTS opledger_owned")
+        session.execute("DROP ROLE IF EXISTS opledger_owner_alone")
+        session.execute("CREATE ROLE opledger_owner_alone LOGIN")
+        session.execute("CREATE DATABASE opledger_owned OWNER opledger_owner_alone")
+    url = as_role(with_database(postgres_server, "opledger_owned"), "opledger_owner_alone")
+    with Store.open(url) as store:
+        assert store.queries.counts() == {}
+    for statement in ("UPDATE event SET actor = ''", "DELETE FROM event", "TRUNCATE event"):
+        with admin(url) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            session.execute(statement)
+
+
+def test_the_guards_are_written_in_one_place(tmp_path: Path) -> None:
+    """A migration calls `install` last, whatever it did to the tables; calling it again changes nothing."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    open_database(url).close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as connection:
+        guards.install("sqlite", connection.execute)
+        assert guards.missing("sqlite", connection.cursor()) == []
+    open_database(url).close()

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from opledger.errors import SchemaMismatch, StoreUnavailable
+from opledger.rules.model import State
+from opledger.store import Store, open_database, roles_sql, schema
+from tests.core.store.making import (
+    CONTRACT,
+    LEASE,
+    T0,
+    accepted,
+    assert_whole,
+    claim,
+    fence_of,
+    opened,
+    sent,
+    write,
+)
+from tests.support.databases import admin, as_role, with_database
+
+pytestmark = pytest.mark.postgres
+
+OWNER, WORKER, READER = "opledger_t_owner", "opledger_t_worker", "opledger_t_reader"
+
+#: What a worker's login must never be able to do (F11).
+FORBIDDEN = [
+    "UPDATE event SET actor = 'nobody'",
+    "DELETE FROM event",
+    "TRUNCATE event",
+    "DELETE FROM operation",
+    "TRUNCATE operation CASCADE",
+    "UPDATE operation SET request_fingerprint = 'x'",
+    "UPDATE operation SET operation_id = 'x'",
+    "UPDATE operation SET idempotency_token = 'x'",
+    "UPDATE operation SET created_at = 0",
+    "UPDATE request SET body = ''",
+    "DELETE FROM request",
+    "UPDATE contract SET source = ''",
+    "UPDATE answer SET body = ''",
+    "DELETE FROM answer",
+    "DELETE FROM provider",
+    "UPDATE opledger_version SET version_num = '9999'",
+    "ALTER TABLE event DISABLE TRIGGER event_no_change",
+    "ALTER TABLE event DISABLE TRIGGER ALL",
+    "DROP TRIGGER event_no_change ON event",
+    "DROP TABLE event",
+    "ALTER TABLE event ADD COLUMN x int",
+    "SET session_replication_role = replica",
+    "CREATE OR REPLACE FUNCTION opledger_refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
+    "CREATE RULE r AS ON INSERT TO event DO INSTEAD NOTHING",
+    "GRANT UPDATE ON event TO CURRENT_USER; UPDATE event SET actor = 'nobody'",
+    f"SET ROLE {OWNER}",
+]
+
+
+@pytest.fixture
+def url(postgres_url: str) -> Iterator[str]:
+    """A database with the three roles."""
+    with admin(postgres_url) as session:
+        script = roles_sql(OWNER, WORKER, READER)
+        session.execute(script)
+        session.execute(script)  # it may be run again at any time
+    yield postgres_url
+    with admin(postgres_url) as session:
+        for role in (OWNER, WORKER, READER):
+            session.execute(f"REASSIGN OWNED BY {role} TO postgres; DROP OWNED BY {role}")
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """The ledger as the worker's login sees it."""
+    with Store.open(as_role(url, WORKER)) as opened_:
+        opened_.pin_contract(CONTRACT)
+        yield opened_
+
+
+def test_a_worker_can_do_all_its_work(store: Store) -> None:
+    """Least rights must still be enough rights: every method once."""
+    (operation,) = opened(store, tags={"a": "b"})
+    store.heartbeat("w1", "host", 1, T0)
+    store.pause_provider("reports", "ana", "night", T0)
+    store.resume_provider("reports", "ana", "day", T0)
+    (claimed,) = claim(store)
+    fence = fence_of(claimed)
+    assert store.renew("w1", [(operation.operation_id, fence.epoch)], LEASE, T0)
+    store.record_many([write(operation, sent(), fence=fence, live=True)])
+    store.record_many([write(operation, accepted("j1"), fence=fence)])
+    assert store.release("w1", [(operation.operation_id, fence.epoch)])
+    store.farewell("w1")
+    assert store.get(operation.operation_id).state is State.ACCEPTED
+    assert store.providers()
+    assert_whole(store, operation.operation_id)
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+def test_a_worker_cannot_rewrite_history(store: Store, url: str, statement: str) -> None:
+    """Each with a real login, each refused for want of rights, not by a trigger."""
+    opened(store)
+    with admin(as_role(url, WORKER)) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO provider VALUES ('x', 'paused', 'x', 'x', 0)",
+        "UPDATE operation SET state = 'succeeded'",
+        "DELETE FROM worker",
+        "SELECT * FROM operation FOR UPDATE",
+        "CREATE TABLE x (y int)",
+    ],
+)
+def test_a_reader_only_reads(store: Store, url: str, statement: str) -> None:
+    """An auditor's login can break nothing."""
+    (operation,) = opened(store)
+    with Store.open(as_role(url, READER), read_only=True) as reader:
+        assert reader.get(operation.operation_id) == operation
+        assert reader.queries.events(operation.operation_id)
+        with pytest.raises(StoreUnavailable, match="for reading only"):
+            reader.record_many([write(operation, sent())])
+    with admin(as_role(url, READER)) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute(statement)
+
+
+def test_a_worker_may_not_migrate_and_says_who_must(postgres_server: str) -> None:
+    """An upgrade is the owner's decision where roles are kept apart."""
+    with admin(postgres_server) as session:
+        session.execute("DROP DATABASE IF EXISTS opledger_empty")
+        session.execute("CREATE DATABASE opledger_empty")
+        session.execute("DROP ROLE IF EXISTS opledger_nobody")
+        session.execute("CREATE ROLE opledger_nobody LOGIN")
+    empty = with_database(postgres_server, "opledger_empty")
+    with pytest.raises(SchemaMismatch, match="owner's login"):
+        open_database(as_role(empty, "opledger_nobody"))
+    open_database(empty).close()
+
+
+def test_the_owner_can_still_migrate(url: str) -> None:
+    """Roles must not lock out the one who upgrades."""
+    with Store.open(as_role(url, OWNER)) as store:
+        assert store.queries.counts() == {}
+    with admin(as_role(url, OWNER)) as session:
+        session.execute("ALTER TABLE operation ADD COLUMN later text")
+        session.execute(f"UPDATE {schema.VERSION_TABLE} SET version_num = version_num")
+
+
+@pytest.mark.parametrize("role", ["", "a'b", "a$b", "a%b", "a\0b"])
+def test_a_role_that_would_break_out_of_the_script_is_refused(role: str) -> None:
+    """The script is run by a superuser."""
+    with pytest.raises(ValueError, match="cannot be the name of a role"):
+        roles_sql(role, "w", "r")
