@@ -1,0 +1,131 @@
+"""``make bench``: what opledger costs, against a hand-written loop over the same HTTP transport, in one run.
+
+Each figure is the median of several rounds; contestants take turns, because the machine is shared and drifts. Quote
+ratios. Every contestant runs in a process of its own; the provider is a raw server in another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .provider import Provider
+
+Figures = dict[str, float]
+
+
+def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
+    """Run one contestant once."""
+    command = [sys.executable, "-m", "tests.bench.contestants", name, base_url, str(count), *more]
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    figures: Figures = json.loads(finished.stdout)
+    return figures
+
+
+def medians(runs: Sequence[Figures]) -> Figures:
+    """Return the median of each figure."""
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def say(*columns: Any) -> None:
+    """Print one line of a table."""
+    first, *others = columns
+    print(f"{first:<46}" + "".join(f"{column:>16}" for column in others), flush=True)
+
+
+def polls(count: int, rounds: int, databases: Sequence[tuple[str, str | None]]) -> None:
+    """The poll workload: N operations, five polls each with 50 ms between them, then the result."""
+    print(f"\npoll workload, N = {count}, {rounds} rounds (median)")
+    say("", "polls/s", "CPU s/1000 polls", "of the loop", "bytes/op")
+    runs: dict[str, list[Figures]] = {}
+    for _ in range(rounds):
+        with Provider() as provider:
+            runs.setdefault("hand-written loop", []).append(contest("hand", provider.base_url, count))
+        for label, url in databases:
+            with Provider() as provider:
+                more = [] if url is None else ["--db", _fresh(url)]
+                runs.setdefault(label, []).append(contest("ours", provider.base_url, count, *more))
+    hand = medians(runs["hand-written loop"])
+    for label, measured in runs.items():
+        figures = medians(measured)
+        ratio = statistics.median(
+            base["wall"] / run["wall"] for base, run in zip(runs["hand-written loop"], measured, strict=True)
+        )
+        size = f"{figures['bytes']:.0f}" if "bytes" in figures else ""
+        say(label, f"{5 * count / figures['wall']:.0f}", f"{figures['cpu'] / (5 * count) * 1000:.2f}", f"{ratio:.2f}", size)
+    assert hand["wall"] > 0
+
+
+_databases = iter(range(1, 10_000))
+
+
+def _fresh(server: str) -> str:
+    """Make an empty database on the server and return its URL."""
+    import psycopg
+    from sqlalchemy.engine import make_url
+
+    name = f"bench_{next(_databases)}"
+    with psycopg.connect(server, autocommit=True) as session:
+        session.execute(f'drop database if exists "{name}"'.encode())
+        session.execute(f'create database "{name}"'.encode())
+    return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+
+def submits(rounds: int) -> None:
+    """Durable submits."""
+    print(f"\nsubmit, {rounds} rounds (median)")
+    with Provider() as provider:
+        figures = medians([contest("submit", provider.base_url, 3000) for _ in range(rounds)])
+    say("alone, p50 · p99", f"{figures['alone_p50_ms']:.2f} ms", f"{figures['alone_p99_ms']:.2f} ms")
+    say("in batches of 500", f"{figures['batched_per_s']:.0f}/s")
+
+
+def waits(counts: Sequence[int]) -> None:
+    """What waiting operations cost a worker that has nothing to do."""
+    print("\nwaiting operations")
+    say("", "look at table", "claim, none due", "idle CPU", "worker RSS")
+    with Provider() as provider:
+        for count in counts:
+            figures = contest("waiting", provider.base_url, count)
+            say(
+                f"{count:,}",
+                f"{figures['look_us']:.0f} us",
+                f"{figures['claim_us']:.0f} us",
+                f"{figures['idle_cpu_percent']:.1f} %",
+                f"{figures['rss']:.0f} MiB",
+            )
+
+
+def main() -> None:
+    """Run what was asked for; everything without arguments."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("parts", nargs="*", choices=["polls", "submit", "waiting", []], help="default: all")
+    parser.add_argument("--count", type=int, nargs="*", default=[500, 2000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-postgres", action="store_true")
+    chosen = parser.parse_args()
+    parts = chosen.parts or ["polls", "submit", "waiting"]
+    if "polls" in parts:
+        databases: list[tuple[str, str | None]] = [("opledger, SQLite FULL", None)]
+        if chosen.no_postgres:
+            for count in chosen.count:
+                polls(count, chosen.rounds, databases)
+        else:
+            from tests.support.server import private_postgres
+
+            with private_postgres() as server:
+                for count in chosen.count:
+                    polls(count, chosen.rounds, [*databases, ("opledger, PostgreSQL", server)])
+    if "submit" in parts:
+        submits(chosen.rounds)
+    if "waiting" in parts:
+        waits([1_000, 100_000])
+
+
+if __name__ == "__main__":
+    main()
