@@ -39,7 +39,7 @@ from opledger.rules.model import (
     StoredResult,
 )
 from opledger.rules.projection import Entry, project
-from tests.support.contracts import GET, LIST, RESEND, a_contract, with_cancel, with_create, with_token
+from tests.support.contracts import GET, LIST, RESEND, a_contract, with_cancel, with_token
 from tests.support.records import (
     FINGERPRINT,
     JOB,
@@ -710,7 +710,8 @@ def test_the_plan_names_the_call_that_will_be_made() -> None:
     assert planned(op, seen("running"), with_cancel(idempotent=False)).kind == "observe"
 
 
-def test_means_do_not_matter_to_the_worker_only_states_do() -> None:
-    """An unknown word keeps polling like any other."""
-    assert planned(in_state(State.OBSERVING), replace(seen("?"), means=Means.UNKNOWN)).kind == "observe"
-    assert with_create().create.idempotency.memory == DAY
+def test_an_unknown_word_is_polled_like_any_other() -> None:
+    """It is never success and never failure; only the deadline ends the wait (B10)."""
+    op = in_state(State.OBSERVING)
+    unknown = replace(seen("?"), means=Means.UNKNOWN)
+    assert planned(op, unknown) == planned(op, seen("running"))
