@@ -23,7 +23,7 @@ from opledger.rules.contract import Contract
 from opledger.rules.contract_file import parse
 from opledger.rules.model import Actor, ActorKind, Operation
 from opledger.rules.redact import Redactor
-from opledger.store import Claimed, Store
+from opledger.store import Claim, Claimed, Store
 from opledger.worker.commits import Commits
 from opledger.worker.drive import Drive, Held, Workshop
 from opledger.worker.limits import Limits
@@ -73,6 +73,7 @@ class Worker:
         self._drives: dict[asyncio.Task[None], tuple[Drive, str]] = {}
         self._wake = asyncio.Event()
         self._due_at: datetime | None = None
+        self._claimed_at = 0.0
         self._lateness = timedelta(0)
         self._redactor: tuple[tuple[str, ...], Redactor] = ((), Redactor(()))
         self._broken: BaseException | None = None
@@ -153,32 +154,39 @@ class Worker:
         free = self.concurrency - len(self._drives)
         if free <= 0:
             return 0
-        claimed, self._paused, self._due_at, began = await self._commits.run(lambda: self._claim(min(free, CLAIM)))
+        limit = min(free, CLAIM)
+        claimed = await self._commits.claim(lambda writing: self._ask(limit, writing=writing))
+        if claimed:
+            planned = claimed[0].operation.next
+            if planned is not None and planned.at is not None:
+                self._lateness = max(self.clock.now() - planned.at, timedelta(0))
+        if len(claimed) >= limit:
+            self._due_at = self.clock.now()
         for one in claimed:
-            self._start(one, began)
+            self._start(one)
         return len(claimed)
 
-    def _claim(self, limit: int) -> tuple[list[Claimed], dict[str, str], datetime | None, float]:
-        """On the store's thread: look whether anything is due, and only then claim."""
+    def _ask(self, limit: int, *, writing: bool) -> Claim | None:
+        """On the store's thread: say what to claim, or None where nothing is due.
+
+        Where a transaction is under way anyway, claiming costs next to nothing, and a due operation that the last look
+        did not know of is found without another one.
+        """
         now = self.clock.now()
-        paused = {contract: pause for contract, pause in self.store.paused().items()}
+        self._paused = self.store.paused()
         room = self._limits.room(self.clock.monotonic())
         full = {contract for contract, left in room.items() if left <= 0}
-        due = self.store.next_due(now, paused, full)
-        if due is None or due > now:
-            return [], paused, due, 0.0
-        began = self.clock.monotonic()
-        claimed = self.store.claim(
-            self.name, limit=limit, lease=self.lease, now=now, paused=paused, full=full, room=room
-        )
-        if claimed and claimed[0].operation.next is not None and claimed[0].operation.next.at is not None:
-            self._lateness = max(now - claimed[0].operation.next.at, timedelta(0))
-        return claimed, paused, (now if len(claimed) >= limit else self.store.next_due(now, paused, full)), began
+        self._due_at = self.store.next_due(now, self._paused, full)
+        if self._due_at is None or (self._due_at > now and not writing):
+            return None
+        self._claimed_at = self.clock.monotonic()
+        return Claim(self.name, limit, self.lease, now, self._paused, full, room)
 
-    def _start(self, claimed: Claimed, began: float) -> None:
+    def _start(self, claimed: Claimed) -> None:
         operation = claimed.operation
         assert operation.lease is not None
-        held = Held(operation.lease.epoch, began + self.lease.total_seconds())
+        # Counted from before the claim, on our own clock: never later than the database counts it.
+        held = Held(operation.lease.epoch, self._claimed_at + self.lease.total_seconds())
         drive = Drive(self._shop, claimed, held)
         try:
             self._limits.know(self._contract(operation.contract_digest))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from opledger.errors import OpledgerError, StoreUnavailable
-from opledger.store import Declined, Recorded, Store, Write
+from opledger.store import Claim, Claimed, Declined, Recorded, Store, Write
 
 T = TypeVar("T")
 Outcome = Recorded | Declined
@@ -22,11 +22,18 @@ Outcome = Recorded | Declined
 
 @dataclass(slots=True)
 class _Job:
-    """Writes of one drive, or a function to run between transactions; `future` gets what came of it."""
+    """Writes of one drive, a wish to claim, or a function to run between transactions.
+
+    `future` gets what came of it.
+    """
 
     future: asyncio.Future[Any]
     writes: Sequence[Write] = ()
+    claim: Callable[[bool], Claim | None] | None = None
     work: Callable[[], Any] | None = None
+
+
+Settled = list[tuple[asyncio.Future[Any], Any, BaseException | None]]
 
 
 class Commits:
@@ -47,6 +54,15 @@ class Commits:
         """
         outcomes: list[Outcome] = await self._hand_in(_Job(self._loop.create_future(), writes=writes))
         return outcomes
+
+    async def claim(self, ask: Callable[[bool], Claim | None]) -> list[Claimed]:
+        """Claim in the next transaction, after the writes that go with it.
+
+        `ask` is called on the store's thread, with whether there are writes anyway: then claiming costs no further
+        fsync. It returns None where nothing is due.
+        """
+        claimed: list[Claimed] = await self._hand_in(_Job(self._loop.create_future(), claim=ask))
+        return claimed
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run a store function on the store's thread, in its turn."""
@@ -79,29 +95,40 @@ class Commits:
                     ending = True
                     break
                 batch.append(further)
-            settled = self._commit([one for one in batch if one.work is None])
+            settled = self._commit([one for one in batch if one.writes], [one for one in batch if one.claim is not None])
             settled += [self._settle(one) for one in batch if one.work is not None]
             self._loop.call_soon_threadsafe(_deliver, settled)
             if ending:
                 return
 
-    def _commit(self, jobs: list[_Job]) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
-        if not jobs:
+    def _commit(self, jobs: list[_Job], wishes: list[_Job]) -> Settled:
+        """Record what the jobs bring and claim what the wishes ask for: one transaction, one fsync."""
+        if not jobs and not wishes:
             return []
         try:
-            outcomes = self._store.record_many([write for job in jobs for write in job.writes])
+            asks = [ask for wish in wishes if wish.claim is not None and (ask := wish.claim(bool(jobs))) is not None]
+            writes = [write for job in jobs for write in job.writes]
+            outcomes: list[Outcome] = []
+            claimed: list[Claimed] = []
+            if asks:
+                outcomes, claimed = self._store.exchange(writes, asks[0])
+            elif writes:
+                outcomes = self._store.record_many(writes)
         except OpledgerError as error:
-            return [(job.future, None, error) for job in jobs]
+            return [(job.future, None, error) for job in (*jobs, *wishes)]
         except Exception as error:
             # Nothing may be concluded from a commit that broke in a way nobody foresaw (I29).
-            broken = StoreUnavailable(f"the store broke while committing: {type(error).__name__}")
+            broken = StoreUnavailable(f"the store broke while committing: {type(error).__name__}: {error}")
             broken.__cause__ = error
-            return [(job.future, None, broken) for job in jobs]
-        settled: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+            return [(job.future, None, broken) for job in (*jobs, *wishes)]
+        settled: Settled = []
         position = 0
         for job in jobs:
             settled.append((job.future, outcomes[position : position + len(job.writes)], None))
             position += len(job.writes)
+        for wish in wishes:
+            settled.append((wish.future, claimed, None))
+            claimed = []
         return settled
 
     @staticmethod
@@ -113,7 +140,7 @@ class Commits:
             return job.future, None, error
 
 
-def _deliver(settled: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+def _deliver(settled: Settled) -> None:
     for future, value, error in settled:
         if future.done():
             continue
