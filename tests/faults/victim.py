@@ -1,0 +1,210 @@
+"""A worker process that dies, stops or fails at a chosen effect; started by `tests.faults.lab`.
+
+It runs the real worker. The product has no hooks for this: what it does to the outside world (a commit, a request, a
+download, keeping a file) is wrapped here, from outside, and counted. At the chosen effect the process sends itself a
+signal that nothing can catch, or the effect fails. As a script: ``python -m tests.faults.victim ORDER`` (JSON).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from opledger.cli import logs
+from opledger.config import WorkerSettings, load_settings
+from opledger.edges.clock import SystemClock
+from opledger.edges.files import ResultFolder
+from opledger.edges.http import Http
+from opledger.errors import StoreUnavailable
+from opledger.rules import evidence as e
+from opledger.service import run_worker
+from opledger.store import Store
+from opledger.store.engine import Database
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """What happens at which effect: at the `nth` one of that name, or at effect `number`, counted from 1.
+
+    Names are ``before`` or ``after`` and the effect: ``before record Accepted``, ``after send POST``, ``before keep``.
+    """
+
+    what: Literal["kill", "stop", "fail"] = "kill"
+    at: str = ""
+    nth: int = 1
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How the worker is to run, and what is to happen to it."""
+
+    folder: str
+    environment: Mapping[str, str]
+    log: str
+    name: str = "victim"
+    lease: float = 2.0
+    tick: float = 1.0
+    until_idle: bool = False
+    once: bool = False
+    strikes: tuple[Strike, ...] = ()
+    skew: float = 0.0  #: seconds by which the clock of this machine is wrong
+    level: str = "info"
+
+
+@dataclass(slots=True)
+class Effects:
+    """Counts effects, and strikes at the chosen ones."""
+
+    strikes: tuple[Strike, ...]
+    tell: Tell
+    count: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __call__(self, when: str, names: Iterable[str]) -> None:
+        """One effect is about to happen, or has happened; it may have several names."""
+        told = [f"{when} {name}" for name in names]
+        if not told:
+            return
+        with self.lock:
+            self.count += 1
+            for name in told:
+                self.seen[name] = self.seen.get(name, 0) + 1
+            for strike in self.strikes:
+                by_name = strike.at in told and self.seen[strike.at] == strike.nth
+                if by_name or strike.number == self.count:
+                    self._strike(strike, told[0])
+
+    def _strike(self, strike: Strike, name: str) -> None:
+        self.tell(f"{strike.what} {name}")
+        if strike.what == "fail":
+            raise StoreUnavailable("the database went away, says the test")
+        os.kill(os.getpid(), signal.SIGKILL if strike.what == "kill" else signal.SIGSTOP)
+
+
+def _written(_: Any, writes: Any) -> list[str]:
+    names = []
+    for write in writes:
+        action = getattr(write.evidence, "action", None)
+        calls = isinstance(write.evidence, e.CallSent | e.CallLost)
+        names.append(f"record {write.evidence.kind}" + (f".{action}" if calls else ""))
+    return names
+
+
+def _sync(effects: Effects, owner: type, method: str, names: Callable[..., list[str]]) -> None:
+    real = getattr(owner, method)
+
+    @functools.wraps(real)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        told = names(*args)
+        effects("before", told)
+        result = real(*args, **kwargs)
+        effects("after", told)
+        return result
+
+    setattr(owner, method, wrapped)
+
+
+def _async(effects: Effects, owner: type, method: str, names: Callable[..., list[str]]) -> None:
+    real = getattr(owner, method)
+
+    @functools.wraps(real)
+    async def wrapped(*args: Any, **kwargs: Any) -> Any:
+        told = names(*args)
+        effects("before", told)
+        result = await real(*args, **kwargs)
+        effects("after", told)
+        return result
+
+    setattr(owner, method, wrapped)
+
+
+def _chunks(effects: Effects) -> None:
+    real = Http.download
+
+    @functools.wraps(real)
+    async def wrapped(self: Http, request: Any, folder: Path, on_chunk: Any, **kwargs: Any) -> Any:
+        def feed(chunk: bytes) -> None:
+            effects("before", ["chunk"])
+            on_chunk(chunk)
+
+        return await real(self, request, folder, feed, **kwargs)
+
+    Http.download = wrapped  # type: ignore[method-assign]
+
+
+def arm(effects: Effects) -> None:
+    """Wrap everything by which a worker touches the world outside."""
+    _sync(effects, Store, "record_many", _written)
+    _sync(effects, Store, "claim", lambda *_: ["claim"])
+    _sync(effects, Store, "release", lambda *_: ["release"])
+    _sync(effects, Store, "farewell", lambda *_: ["farewell"])
+    _sync(effects, ResultFolder, "keep", lambda *_: ["keep"])
+    _async(effects, Http, "send", lambda _, request: [f"send {request.method}"])
+    _chunks(effects)
+    _async(effects, Http, "download", lambda *_: ["download"])
+    # These come when time has passed, so they count only where they are asked for: numbers must mean the same again.
+    wanted = {strike.at.partition(" ")[2] for strike in effects.strikes}
+    if "transaction" in wanted:
+        _sync(effects, Database, "_commit", lambda _self, _cursor, tx: ["transaction"] if tx.proof else [])
+    for method in wanted & {"renew", "heartbeat"}:
+        _sync(effects, Store, method, lambda *_, told=method: [told])
+
+
+def set_clock_wrong(seconds: float) -> None:
+    """Make this process believe in another time of day; how fast time passes stays right."""
+    real = SystemClock.now
+
+    def now(self: SystemClock) -> datetime:
+        return real(self) + timedelta(seconds=seconds)
+
+    SystemClock.now = now  # type: ignore[method-assign]
+
+
+def run(order: Order, tell: Tell) -> int:
+    """Run the worker in this process; returns its exit code."""
+    os.environ.update(order.environment)
+    os.chdir(order.folder)
+    sink = os.open(order.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    for number in (1, 2):
+        os.dup2(sink, number)
+    effects = Effects(order.strikes, tell)
+    arm(effects)
+    if order.skew:
+        set_clock_wrong(order.skew)
+    logs.configure(order.level)
+    settings = load_settings({}, os.environ, Path(order.folder))
+    worker = WorkerSettings(timedelta(seconds=order.lease), 200, timedelta(seconds=order.tick))
+    code = run_worker(
+        replace(settings, worker=worker), name=order.name, until_idle=order.until_idle, once=order.once
+    )
+    tell(f"done {effects.count}")
+    return code
+
+
+def child(order: Order, pipe: Any) -> None:
+    """Run as a child of the fork server; what is struck is told through the pipe before it happens."""
+    sys.exit(run(order, pipe.send))
+
+
+def main() -> int:
+    """Run an order that is given as JSON."""
+    given = json.loads(sys.argv[1])
+    strikes = tuple(Strike(**strike) for strike in given.pop("strikes", ()))
+    return run(Order(**given, strikes=strikes), lambda _: None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
