@@ -183,7 +183,7 @@ def redirect_note(page: Page) -> str:
 
 def moment_of(value: Any, unit: str) -> datetime | None:
     """Read a provider's time stamp: seconds or milliseconds since 1970, or RFC 3339. None where it is neither."""
-    if value is MISSING or value is None or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
         if unit == "rfc3339":
