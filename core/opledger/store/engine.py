@@ -167,14 +167,19 @@ class Database:
             self._commit(cursor, tx)
             return result
         finally:
-            with contextlib.suppress(*self.side.errors()):
-                cursor.close()
+            self._close(cursor)
+
+    def _close(self, cursor: Any) -> None:
+        # Before its connection: an SQLite connection that is closed under a cursor keeps its locks.
+        with contextlib.suppress(*self.side.errors()):
+            cursor.close()
 
     def _commit(self, cursor: Any, tx: Tx) -> None:
         try:
             cursor.execute(self.side.commit_and_wake if tx.wakes else self.side.commit)
         except BaseException as error:
             trouble = self._diagnose(error, self._writer)
+            self._close(cursor)
             self._drop_writer()  # whatever it thinks of its state, nobody may build on it
             if trouble is None or trouble.remedy is Remedy.AGAIN:
                 raise
@@ -209,6 +214,7 @@ class Database:
         try:
             cursor.execute("ROLLBACK")
         except self.side.errors():
+            self._close(cursor)
             self._drop_writer()
 
     def _drop_writer(self) -> None:

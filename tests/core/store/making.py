@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,7 +27,7 @@ CONTRACT = Contract(
     name="reports",
     digest="sha256:" + "c" * 64,
     base_url="https://api.example.test",
-    create=Create(method="POST", path=Template.parse("/v1/reports", set())),
+    create=Create(method="POST", path=Template("/v1/reports")),
     source='name = "reports"\n',
     environment={"HOST": "api.example.test"},
 )

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from opledger.rules import evidence as e
-from opledger.rules.model import State
+from opledger.rules.model import Deadline, Means, State
 from opledger.store import Store
 from tests.core.store.making import (
     ANA,
@@ -230,7 +230,7 @@ def test_leases_on_a_server_are_counted_by_its_own_clock(store: Store) -> None:
     """Two hosts whose clocks differ by a day must not steal each other's work (DESIGN §3)."""
     if store.database.kind == "sqlite":
         pytest.skip("one SQLite file is one machine: the callers' clock is the shared one")
-    opened(store, due=after(-10**6))
+    opened(store, due=after(-(10**6)))
     (claimed,) = claim(store, "w1", now=after(-86_400))
     lease = claimed.operation.lease
     assert lease is not None
@@ -340,8 +340,8 @@ def test_a_dead_workers_lease_is_waited_for(store: Store) -> None:
         ([sent(), accepted("j")], "result_deadline"),
         ([sent(), accepted("j"), observed()], "result_deadline"),
         ([sent(), accepted("j"), e.CancelRequested("r", "ana")], "cancel_deadline"),
-        ([sent(), accepted("j"), observed("done", e.Means.SUCCEEDED)], "collect_deadline"),
-        ([sent(), accepted("j"), observed("broke", e.Means.FAILED)], None),
+        ([sent(), accepted("j"), observed("done", Means.SUCCEEDED)], "collect_deadline"),
+        ([sent(), accepted("j"), observed("broke", Means.FAILED)], None),
     ],
 )
 def test_the_deadline_that_counts_is_that_of_the_state(
@@ -360,7 +360,7 @@ def test_the_deadline_that_counts_is_that_of_the_state(
 def test_an_unknown_create_without_a_way_out_has_no_deadline(store: Store) -> None:
     """Once a person is needed, no timer runs any more."""
     (record,) = opened(store)
-    lost = [sent(), e.CallLost(call_id="c1"), e.DeadlinePassed(e.Deadline.CREATE, after(120))]
+    lost = [sent(), e.CallLost(call_id="c1"), e.DeadlinePassed(Deadline.CREATE, after(120))]
     store.record_many([write(record, one) for one in lost])
     assert store.get(record.operation_id).exhausted
     assert store.next_due(T0, paused={"reports"}) is None

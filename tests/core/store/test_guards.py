@@ -10,11 +10,14 @@ import pytest
 
 from opledger.errors import StoreUnavailable
 from opledger.store import Store, guards, open_database
-from tests.core.store.making import bound, opened
+from tests.core.store.making import CONTRACT, bound, opened
 from tests.support.databases import admin, as_role, with_database
 
 KEY = "(SELECT operation_id FROM event LIMIT 1)"
 ROW = f"{KEY}, 1, 0, 'x', 'Noted', NULL, NULL, 'x', NULL, NULL, x'00', x'00', x'00', 1"
+
+REST = "at, actor, kind, cause, body, prev_hash, hash, format"
+COLUMNS = f"operation_id, seq, {REST}"
 
 #: Everything that would change, replace or remove a journal row in an SQLite file.
 CHANGES = [
@@ -26,8 +29,8 @@ CHANGES = [
     "DELETE FROM event WHERE seq = 1",
     f"INSERT OR REPLACE INTO event VALUES ({ROW})",
     f"REPLACE INTO event VALUES ({ROW})",
-    "INSERT OR REPLACE INTO event (rowid, operation_id, seq, at, actor, kind, cause, body, prev_hash, hash, format)"
-    " SELECT rowid, 'op_x', 77, at, actor, kind, cause, body, prev_hash, hash, format FROM event LIMIT 1",
+    # Through the hidden rowid, under another key.
+    f"INSERT OR REPLACE INTO event (rowid, {COLUMNS}) SELECT rowid, 'op_x', 77, {REST} FROM event LIMIT 1",
     f"INSERT INTO event VALUES ({ROW}) ON CONFLICT DO UPDATE SET actor = 'nobody'",
 ]
 
@@ -68,8 +71,6 @@ FORBIDDEN = [
 def ledger(sqlite_url: str) -> Iterator[Store]:
     """A file with some events in it."""
     with Store.open(sqlite_url) as store:
-        from tests.core.store.making import CONTRACT
-
         store.pin_contract(CONTRACT)
         (operation,) = opened(store)
         bound(store, operation, "j1")
@@ -87,9 +88,11 @@ def test_a_stranger_with_the_file_cannot_change_the_journal_by_accident(ledger: 
     """F10: the guards stand in the file itself, also for a tool that knows nothing of us and sets nothing up."""
     path = ledger.database.name
     before = journal_of(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        with pytest.raises(sqlite3.IntegrityError, match="the journal only grows"):
-            connection.execute(statement)
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match="the journal only grows"),
+    ):
+        connection.execute(statement)
     assert journal_of(path) == before
 
 
@@ -99,9 +102,8 @@ def test_our_own_connection_refuses_all_but_what_we_do(ledger: Store, statement:
     path = ledger.database.name
     before = journal_of(path)
     connection = ledger.database.side.connect(writing=True)  # type: ignore[call-arg]
-    with closing(connection):
-        with pytest.raises(sqlite3.DatabaseError):
-            connection.execute(statement)
+    with closing(connection), pytest.raises(sqlite3.DatabaseError):
+        connection.execute(statement)
     assert journal_of(path) == before
     with closing(sqlite3.connect(path)) as check:
         assert guards.missing("sqlite", check.cursor()) == []
@@ -145,8 +147,6 @@ POSTGRES_CHANGES = [
 def server_ledger(postgres_url: str) -> Iterator[Store]:
     """A database with some events in it."""
     with Store.open(postgres_url) as store:
-        from tests.core.store.making import CONTRACT
-
         store.pin_contract(CONTRACT)
         (operation,) = opened(store)
         bound(store, operation, "j1")

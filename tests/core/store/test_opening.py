@@ -60,7 +60,7 @@ def test_the_same_wish_twice_in_one_batch_is_one_operation(store: Store) -> None
     """Two agents may hand in the same step within one fsync."""
     wish = opening(1)
     first, again = store.open_many([wish, wish])
-    assert again == replace(first, existing=True)
+    assert again == Recorded(operation_of(first), 1, existing=True)
     assert len(store.queries.events(wish.operation_id)) == 1
 
 
@@ -90,7 +90,7 @@ def test_a_task_step_is_one_operation_whatever_its_id(store: Store) -> None:
     again = opening(1, task="t", step="s", operation_id="op_again")
     other = opening(2, task="t", step="s", operation_id="op_other")
     outcomes = store.open_many([first, again, other, opening(3, task="t", step="s2"), opening(4, task="t2", step="s")])
-    assert outcomes[1] == replace(outcomes[0], existing=True)
+    assert outcomes[1] == Recorded(operation_of(outcomes[0]), 1, existing=True)
     error = refusal_of(outcomes[2])
     assert isinstance(error, BodyConflict)
     assert "step s of task t" in str(error)

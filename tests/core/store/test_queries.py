@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from opledger.store import Filter, Page, Store
 from tests.core.store.making import T0, after, bound, no_plan, noted, opened, opening, write
 
 
-def shown(store: Store, **wanted: object) -> set[str]:
+def shown(store: Store, **wanted: Any) -> set[str]:
     """The ids that a filter finds."""
     return {operation.operation_id for operation in store.queries.list(Filter(**wanted)).operations}
 

@@ -7,7 +7,7 @@ import pytest
 
 from opledger.errors import IllegalTransition, LeaseLost, Refused, UnknownOperation
 from opledger.rules import evidence as e
-from opledger.rules.model import Operation, State
+from opledger.rules.model import Action, Operation, State
 from opledger.store import Answer, Changed, Claim, Declined, JobIdTaken, Recorded, Store
 from tests.core.store.making import (
     ANA,
@@ -121,7 +121,7 @@ def test_five_stale_writes_of_a_ghost_are_refused(store: Store, second: Store) -
     assert store.renew("w1", held, LEASE, after(31)) == set()  # heartbeat
     late = [
         write(operation, observed(), fence=ghost, basis=old.operation),  # poll
-        write(operation, e.CallSent("c9", e.Action.CANCEL, "POST", "https://x.test", 1), fence=ghost, live=True),
+        write(operation, e.CallSent("c9", Action.CANCEL, "POST", "https://x.test", 1), fence=ghost, live=True),
         write(operation, e.ResultAccepted(), fence=ghost, release=True),  # final write
     ]
     for outcome in store.record_many(late):
@@ -129,9 +129,7 @@ def test_five_stale_writes_of_a_ghost_are_refused(store: Store, second: Store) -
     assert store.release("w1", held) == set()  # release
 
     assert store.get(operation.operation_id) == record
-    assert second.renew("w1", [(operation.operation_id, living.epoch)], LEASE, after(31)) == {
-        operation.operation_id
-    }
+    assert second.renew("w1", [(operation.operation_id, living.epoch)], LEASE, after(31)) == {operation.operation_id}
     assert_whole(store, operation.operation_id)
 
 
@@ -376,7 +374,13 @@ def test_big_numbers_and_strange_texts_come_back_as_they_were(store: Store) -> N
     """Integers beyond 2^53 keep their digits, and text is not normalised."""
     (operation,) = opened(store)
     record = bound(store, operation, "jöb 🙂")
-    progress = {"completed": 2**53 + 1, "total": 10**30, "share": 0.1, "word": "e\u0301 é 🙂", "deep": [1, None, {"a": True}]}
+    progress = {
+        "completed": 2**53 + 1,
+        "total": 10**30,
+        "share": 0.1,
+        "word": "e\u0301 é 🙂",
+        "deep": [1, None, {"a": True}],
+    }
     (outcome,) = store.record_many([write(record, observed("läuft 🙂", progress=progress))])
     assert store.get(operation.operation_id) == operation_of(outcome)
     assert store.get(operation.operation_id).progress == progress

@@ -26,7 +26,7 @@ from opledger.rules.model import (
 )
 from opledger.store import encoding, rows
 
-moments = st.datetimes(datetime(1970, 1, 1), datetime(9990, 1, 1), timezones=st.just(UTC))
+moments = st.integers(0, 253_000_000_000 * 10**6).map(encoding.from_micros)
 spans = st.timedeltas(timedelta(0), timedelta(days=10_000))
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 numbers = st.integers(0, 2**40)
@@ -106,7 +106,19 @@ def make(**changes: Any) -> Operation:
     """A plain record."""
     span = timedelta(seconds=1)
     base = Operation(
-        "op_1", "c", "d", "f", None, "t", "by", datetime(2026, 1, 1, tzinfo=UTC), State.OBSERVING, span, span, span, span
+        "op_1",
+        "c",
+        "d",
+        "f",
+        None,
+        "t",
+        "by",
+        datetime(2026, 1, 1, tzinfo=UTC),
+        State.OBSERVING,
+        span,
+        span,
+        span,
+        span,
     )
     return dataclasses.replace(base, **changes)
 
@@ -131,11 +143,11 @@ def test_a_damaged_row_is_named_and_not_guessed_at(column: str, value: object) -
     """A half-read record must never reach a decision."""
     row = list(rows.new_row(make()))
     row[rows.COLUMNS.index(column)] = value
-    with pytest.raises(StoreUnavailable, match="op_1.*audit verify"):
+    with pytest.raises(StoreUnavailable, match=r"op_1.*audit verify"):
         rows.from_row(row)
 
 
-@given(st.datetimes(datetime(1900, 1, 1), datetime(9999, 1, 1), timezones=st.timezones()))
+@given(st.datetimes(timezones=st.timezones()).filter(lambda moment: 1900 < moment.year < 9999))
 def test_times_are_exact_to_the_microsecond(moment: datetime) -> None:
     """Both databases hold whole microseconds; a float would lose some (F17)."""
     back = encoding.from_micros(encoding.to_micros(moment))

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+
+from opledger.errors import OpledgerError, SchemaMismatch, StoreUnavailable
+from opledger.store import Store, open_database, schema
+from opledger.store.tables import METADATA, OPERATION
+from tests.core.store.making import CONTRACT, opened
+from tests.support.databases import admin
+
+
+@contextmanager
+def raw(url: str) -> Iterator[Callable[[str], list[Any]]]:
+    """Run statements on a database past the store."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+            yield lambda statement: connection.execute(statement).fetchall()
+        return
+    with admin(url) as session:
+
+        def run(statement: str) -> list[Any]:
+            cursor = session.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+        yield run
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(database_url: str) -> None:
+    """Two descriptions of one schema must not drift: nullability, types, keys, indexes and their conditions."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    url = database_url.replace("postgresql://", "postgresql+psycopg://")
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        options = {"compare_type": True, "version_table": schema.VERSION_TABLE}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), METADATA) == []
+    engine.dispose()
+
+
+def test_partial_indexes_have_their_conditions(database_url: str) -> None:
+    """Alembic does not compare them, and a full index would make claims scan what waits."""
+    query = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'operation'"
+    if database_url.startswith("sqlite"):
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'operation'"
+    with raw(database_url) as run:
+        found = {name: " ".join(sql.replace("(", " ").replace(")", " ").split()) for name, sql in run(query) if sql}
+    for index in OPERATION.indexes:
+        condition = index.dialect_options["sqlite"]["where"]
+        assert ("WHERE" in found[str(index.name)]) == (condition is not None)
+        if condition is not None:
+            for part in str(condition).split(" AND "):
+                assert part in found[str(index.name)]
+
+
+def test_an_empty_database_is_made_ready(tmp_path: Path) -> None:
+    """The first submit of a newcomer just works."""
+    path = tmp_path / "ledger.db"
+    path.touch()
+    with Store.open(f"sqlite:///{path}") as store:
+        store.pin_contract(CONTRACT)
+        opened(store)
+    with raw(f"sqlite:///{path}") as run:
+        assert run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [(schema.CURRENT,)]
+
+
+def test_every_revision_is_known(sqlite_url: str) -> None:
+    """The list in the code is the chain of migrations that is shipped."""
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", "opledger.store:migrations")
+    shipped = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert tuple(reversed(shipped)) == schema.REVISIONS
+
+
+def test_a_newer_ledger_is_left_alone(store: Store, database_url: str) -> None:
+    """An old program on a new ledger would fold events it does not know."""
+    opened(store)
+    with raw(database_url) as run:
+        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9001'")
+        for how in ({}, {"read_only": True}, {"create": False}):
+            with pytest.raises(SchemaMismatch, match=f"9001.*{schema.CURRENT}.*newer opledger"):
+                open_database(database_url, **how)
+        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{schema.CURRENT}'")
+    open_database(database_url).close()
+
+
+def test_an_older_ledger_is_upgraded_under_a_lock(
+    store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may write upgrades; who only reads says what to do."""
+    older = ("0000", schema.CURRENT)
+    monkeypatch.setattr(schema, "REVISIONS", older)
+    with raw(database_url) as run:
+        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0000'")
+    for how in ({"read_only": True}, {"create": False}):
+        with pytest.raises(SchemaMismatch, match=r"0000.*needs 0001"):
+            open_database(database_url, **how)
+
+    def upgrade(config: Any, revision: str) -> None:
+        connection = config.attributes["connection"]
+        connection.exec_driver_sql(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{revision}'")
+
+    monkeypatch.setattr("alembic.command.upgrade", upgrade)
+    with Store.open(database_url) as upgraded:
+        opened(upgraded)
+    with raw(database_url) as run:
+        assert run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [(schema.CURRENT,)]
+
+
+@pytest.mark.parametrize("how", [{}, {"read_only": True}, {"create": False}])
+def test_somebody_elses_database_is_left_alone(tmp_path: Path, how: dict[str, bool]) -> None:
+    """A wrong path must not put our tables among another program's."""
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+        connection.commit()
+    with pytest.raises(StoreUnavailable, match=r"other tables \(songs\)"):
+        open_database(f"sqlite:///{path}", **how)
+    with raw(f"sqlite:///{path}") as run:
+        assert run("SELECT name FROM sqlite_master") == [("songs",)]
+
+
+@pytest.mark.postgres
+def test_a_ledger_lives_beside_other_tables_on_a_server(postgres_server: str) -> None:
+    """A PostgreSQL database is often shared; only a table of our own names is a clash."""
+    from tests.support.databases import with_database
+
+    with admin(postgres_server) as session:
+        session.execute("DROP DATABASE IF EXISTS opledger_shared")
+        session.execute("CREATE DATABASE opledger_shared")
+    url = with_database(postgres_server, "opledger_shared")
+    with admin(url) as session:
+        session.execute("CREATE TABLE songs (title text); CREATE TABLE alembic_version (version_num text)")
+    open_database(url).close()
+    with admin(url) as session:
+        session.execute(f"DROP TABLE {schema.VERSION_TABLE}")
+    with pytest.raises(StoreUnavailable, match="other tables"):
+        open_database(url)
+
+
+@pytest.mark.parametrize("how", [{"read_only": True}, {"create": False}])
+def test_an_empty_database_is_not_made_ready_for_a_reader(tmp_path: Path, how: dict[str, bool]) -> None:
+    """Looking must not write."""
+    path = tmp_path / "ledger.db"
+    path.touch()
+    with pytest.raises(StoreUnavailable, match="no ledger yet"):
+        open_database(f"sqlite:///{path}", **how)
+
+
+def test_many_processes_make_one_ledger(tmp_path: Path) -> None:
+    """Four agents that start together on an empty folder all find the same finished ledger."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    errors: list[OpledgerError] = []
+    barrier = threading.Barrier(4)
+
+    def start() -> None:
+        barrier.wait()
+        try:
+            with Store.open(url) as store:
+                store.pin_contract(CONTRACT)
+                opened(store)
+        except OpledgerError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with Store.open(url) as store:
+        assert sum(store.queries.counts().values()) == 4
+
+
+def test_opening_a_finished_ledger_does_not_load_alembic(sqlite_url: str) -> None:
+    """Half a second for every `opledger show` would be felt."""
+    code = (
+        "import sys; from opledger.store import Store; store = Store.open(sys.argv[1]); "
+        "store.queries.counts(); store.close(); "
+        "print([name for name in ('alembic', 'psycopg', 'asyncio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, sqlite_url], capture_output=True, text=True, check=True)
+    assert "alembic" not in done.stdout
+    assert "psycopg" not in done.stdout
