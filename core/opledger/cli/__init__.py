@@ -17,6 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; without `arguments`, what the process was started with."""
     import sys
 
-    from opledger.cli.program import run
+    try:
+        from opledger.cli.program import run
 
-    return run(list(sys.argv[1:] if arguments is None else arguments))
+        return run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        return 130

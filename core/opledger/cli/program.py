@@ -25,7 +25,7 @@ from opledger.cli import contracts, deciding, health, looking, providers, runnin
 from opledger.cli.frame import DbFlag, DebugFlag, Flags, JsonFlag, PipeClosed, Run, hush
 
 UNEXPECTED, USAGE, REFUSED, INTEGRITY, OUT_OF_REACH, TIMED_OUT, HUMAN_NEEDED = range(1, 8)
-INTERRUPTED, PIPE_CLOSED = 130, 141
+PIPE_CLOSED = 141
 
 EXIT_CODES: tuple[tuple[type[Exception], int, str | None], ...] = (
     (errors.UsageError, USAGE, None),
@@ -87,8 +87,6 @@ def run(arguments: Sequence[str]) -> int:
     except (PipeClosed, BrokenPipeError):
         hush()
         return PIPE_CLOSED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes a sentence and an exit code
         return report(error, flags)
     return code or 0
