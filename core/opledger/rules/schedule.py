@@ -14,7 +14,7 @@ from typing import Any, Final
 from opledger.rules import plain
 from opledger.rules.contract import Poll
 from opledger.rules.durations import LONGEST, format_duration
-from opledger.rules.values import MISSING, Pick
+from opledger.rules.values import Pick
 
 LEAST_GAP: Final = timedelta(milliseconds=50)  #: no two polls of one job are closer, whatever anybody asks for
 AT_ONCE: Final = timedelta(seconds=1)  #: what a hint of zero means, unless the contract's first wait is shorter
@@ -120,9 +120,7 @@ def read_hint(
     """
     best: tuple[timedelta, str] | None = None
     for pick in hints:
-        value = pick.of(body, headers)
-        if value is MISSING:
-            continue
+        value = pick.of(body, headers)  # what is missing is neither text nor number, and so no hint
         name = pick.header or (pick.pointer or ("",))[-1]
         wait = _read_value(name, value, headers, answered_at)
         if wait is not None and (best is None or wait > best[0]):

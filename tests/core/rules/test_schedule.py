@@ -231,6 +231,8 @@ HINTS = ("header:retry-after-ms", "header:retry-after", "/poll_after_seconds", "
     [
         ({"retry-after": "20"}, {}, (20.0, "Retry-After: 20")),
         ({"retry-after-ms": "500"}, {}, (0.5, "retry-after-ms: 500")),
+        ({"retry-after-ms": "250, 500"}, {}, (0.5, "retry-after-ms: 250, 500")),
+        ({"retry-after": "5"}, {"poll_after_seconds": 5}, (5.0, "Retry-After: 5")),
         ({"retry-after-ms": "500", "retry-after": "1"}, {}, (1.0, "Retry-After: 1")),
         ({"retry-after": "-3"}, {"poll_after_seconds": 5}, (5.0, "poll_after_seconds: 5")),
         ({"retry-after": "2"}, {"poll_after_seconds": "7.5"}, (7.5, "poll_after_seconds: 7.5")),
@@ -327,6 +329,7 @@ def test_an_absurd_hint_is_cut() -> None:
     wait, because = plan(hint=20_261_231 * S, hint_words="Retry-After: 20261231")
     assert wait == ABSURD
     assert because == "Retry-After: 20261231; that is absurd, cut to 30 d 00 h"
+    assert plan(hint=ABSURD) == (ABSURD, "the provider asks to wait 30 d 00 h")
 
 
 def test_a_read_happens_before_the_deadline() -> None:
@@ -341,7 +344,9 @@ def test_a_read_happens_before_the_deadline() -> None:
 
 def test_a_hint_that_ends_before_the_deadline_stays_exact() -> None:
     """The deadline shortens only what would miss it."""
-    assert plan(hint=50 * S, deadlines=[NOW + 60 * S]) == (50 * S, "the provider asks to wait 50 s")
+    for wait in (50 * S, 58 * S):
+        asked = f"the provider asks to wait {wait.seconds} s"
+        assert plan(hint=wait, deadlines=[NOW + 60 * S]) == (wait, asked)
 
 
 def test_a_deadline_that_has_passed_bounds_nothing() -> None:
@@ -372,7 +377,7 @@ def test_silence_is_kept_short_where_the_provider_gives_up() -> None:
     wait, because = plan(poll, hint=timedelta(hours=1), hint_words="Retry-After: 3600")
     assert wait == timedelta(minutes=4)
     assert because == "Retry-After: 3600; shortened, the provider gives up after 5 m 00 s without a poll"
-    assert plan(poll, hint=timedelta(minutes=4))[0] == timedelta(minutes=4)
+    assert plan(poll, hint=timedelta(minutes=4)) == (timedelta(minutes=4), "the provider asks to wait 4 m 00 s")
 
 
 @given(
