@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opledger.rules import answers
 from opledger.rules import evidence as e
@@ -852,3 +854,67 @@ def test_the_shared_contract_is_what_these_tests_take_it_for() -> None:
     """The tables above are written for the default lists."""
     assert CREATE.success == {200, 201, 202}
     assert CREATE.refused == DEFINITIVE
+
+
+# --- nothing from outside breaks the reader ---------------------------------------------------------------------------
+
+ODD: Final = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+        st.sampled_from([JOB, "running", "succeeded", "2026-11-29T12:00:00Z", 10**30, "https://api.example.com/x"]),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=6,
+)
+PLACES: Final = (
+    "job_id",
+    "state",
+    "status_url",
+    "updated_at",
+    "progress",
+    "error",
+    "poll_after_seconds",
+    "code",
+    "run",
+)
+DEMANDING: Final = replace(
+    with_create(refs={"run": at("/run")}, error_when=when('body.code == "error"')),
+    status=with_status(
+        updated_at_unit="ms", rules=(rule("body.run > 3", Means.SUCCEEDED), rule("size(body.error) == 0", Means.FAILED))
+    ).status,
+    cancel=with_cancel(accepted_when=when("body.state")).cancel,
+    limits=with_limits("headers['x-left'] == '0' || body.code == 'slow'").limits,
+)
+
+
+@given(
+    st.one_of(ODD, st.dictionaries(st.sampled_from(PLACES), ODD)),
+    st.sampled_from([200, 201, 202, 204, 302, 400, 401, 403, 404, 409, 410, 422, 429, 500, 503]),
+    st.dictionaries(st.sampled_from(["retry-after", "date", "x-left", "content-type"]), st.text(max_size=30)),
+)
+def test_no_answer_breaks_the_reader_or_the_journal(body: Any, status: int, headers: dict[str, str]) -> None:
+    """A worker that dies of one provider's odd answer stops the work of all the others."""
+    outcome = replace(an_answer(status, json.dumps(body).encode()), headers=headers)
+    for contract in (a_contract(), DEMANDING):
+        for reading in (
+            created(outcome, contract),
+            resent(outcome, contract),
+            status_read(outcome, contract),
+            cancelled(outcome, contract),
+            no_result(outcome, contract),
+        ):
+            ev = reading.evidence
+            stored = json.loads(json.dumps(e.to_data(ev)))
+            assert e.from_data(ev.kind, stored) == ev
+
+
+@given(st.binary(max_size=60), st.sampled_from([200, 404, 500]))
+def test_no_bytes_break_the_reader(body: bytes, status: int) -> None:
+    """Not UTF-8, not JSON, not anything."""
+    outcome = an_answer(status, body)
+    for reading in (created(outcome), resent(outcome), status_read(outcome), cancelled(outcome), no_result(outcome)):
+        assert json.dumps(e.to_data(reading.evidence))
