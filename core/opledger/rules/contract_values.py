@@ -201,7 +201,7 @@ def media_type(raw: Any) -> str:
 def name(raw: Any) -> str:
     """A name for variables, secrets and captured values: letters, digits, ``_`` and ``-``."""
     if not isinstance(raw, str) or not _NAME.fullmatch(raw):
-        raise Unfit("is not a name: use letters, digits, _ and -")
+        raise Unfit("must be a name of letters, digits, _ and -")
     return raw
 
 

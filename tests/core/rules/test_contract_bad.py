@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from opledger.rules.contract import ContractProblem
 from opledger.rules.contract_file import ContractInvalid, parse
+from tests.core.rules.contract_example import EXAMPLE
 
 GOOD = """\
 name = "jobs"
@@ -87,6 +89,75 @@ def test_a_mistake_is_reported_alone_under_its_key_and_line(bad: Bad) -> None:
     (problem,) = problems(bad.source)
     assert (problem.key, problem.line) == (bad.key, bad.line)
     assert bad.word in problem.message
+
+
+STEPS = """\
+[[create.steps]]
+name = "upload"
+method = "POST"
+path = "/files"
+body = "raw"
+query = { a = "b" }
+success = [200]
+timeout = "30s"
+repeat_safe = true
+effect = "starts_work"
+[create.steps.headers]
+X-A = "1"
+[create.steps.fields]
+"/a" = "b"
+[create.steps.capture]
+file = "/id"
+"""
+WHOLE = EXAMPLE + STEPS
+OPEN = re.compile(r"\[(?:.*\.)?(?:var|headers|secrets|fields|capture)\]")  # the keys of these are names
+HEADERS = [n for n, text in enumerate(WHOLE.splitlines(), 1) if text.startswith("[") and not OPEN.match(text)]
+LEAVES = [
+    number for number, text in enumerate(WHOLE.splitlines(), 1) if re.match(r"[a-z_\"/-]+ = ", text, re.IGNORECASE)
+]
+
+
+@pytest.mark.parametrize("line", HEADERS)
+def test_a_key_that_no_table_knows_is_found_in_every_table(line: int) -> None:
+    """A typo must not pass anywhere, not even where this version only reads along."""
+    lines = WHOLE.splitlines()
+    lines.insert(line, "zzz = 1")
+    found = [problem for problem in problems("\n".join(lines)) if problem.key.endswith(".zzz")]
+    assert [problem.line for problem in found] == [line + 1]
+
+
+@pytest.mark.parametrize("line", LEAVES)
+def test_a_value_of_the_wrong_type_is_found_at_every_key(line: int) -> None:
+    """No key of the format takes a moment in time, so each must refuse one, on its line."""
+    lines = WHOLE.splitlines()
+    key = lines[line - 1].partition(" = ")[0].strip('"')
+    lines[line - 1] = f"{lines[line - 1].partition(' = ')[0]} = 2026-11-29T10:00:00Z"
+    found = [problem for problem in problems("\n".join(lines)) if problem.line == line]
+    assert any(key in problem.key and "must" in problem.message for problem in found)
+
+
+NEEDED = [
+    ("create.steps[0].name", STEPS.replace('name = "upload"\n', "")),
+    ("create.steps[0].method", STEPS.replace('method = "POST"\n', "")),
+    ("create.steps[0].path", STEPS.replace('path = "/files"\n', "")),
+    ("resume.method", '[resume]\npath = "/{job_id}"\n'),
+    ("resume.path", '[resume]\nmethod = "POST"\n'),
+    ("cancel.method", '[cancel]\npath = "/{job_id}"\n'),
+    ("status.rules[0].means", "[[status.rules]]\nwhen = 'true'\n"),
+    ("result.also[0].url", '[result]\nurl = "/u"\nalso = [{ name = "x" }]\n'),
+    ("result.items.id", '[result]\nurl = "/u"\n[result.items]\n'),
+    ("webhook.scheme", "[webhook]\n"),
+    ("webhook.secret", '[webhook]\nscheme = "standard"\n'),
+    ("webhook.signed", '[webhook]\nscheme = "hmac"\nsecret = "env:S"\nsignature = "header:x"\n'),
+    ("auth.token_url", '[auth]\nkind = "oauth2_client_credentials"\nsecret = "env:S"\nclient_id = "a"\n'),
+]
+
+
+@pytest.mark.parametrize(("key", "more"), NEEDED)
+def test_a_key_that_is_needed_is_missed_in_every_table(key: str, more: str) -> None:
+    """Also where this version only reads along: the file must be right on the day it can be driven."""
+    found = {problem.key: problem.message for problem in problems(GOOD + more)}
+    assert "is missing" in found[key]
 
 
 def test_all_mistakes_are_reported_at_once_and_in_the_order_of_the_file() -> None:
