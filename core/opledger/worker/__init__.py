@@ -77,6 +77,7 @@ class Worker:
         self._lateness = timedelta(0)
         self._redactor: tuple[tuple[str, ...], Redactor] = ((), Redactor(()))
         self._broken: BaseException | None = None
+        self._stop: asyncio.Event | None = None
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -86,6 +87,7 @@ class Worker:
         Raises StoreUnavailable where the database cannot be used at the start; once running, the worker sends
         nothing while the database is away and goes on by itself when it is back.
         """
+        self._stop = stop
         self._commits = Commits(self.store)
         self._http = Http(self.clock, self._secrets, max_connections=self.concurrency)
         self._shop = self._workshop()
@@ -284,6 +286,7 @@ class Worker:
             pause=self._pause,
             redactor=self._current_redactor,
             planned=self._planned,
+            leaving=lambda: self._stop is not None and self._stop.is_set(),
         )
 
     def _paused_because(self, contract: str) -> str | None:

@@ -68,6 +68,7 @@ class Workshop:
     pause: Callable[[str, str], Any]
     redactor: Callable[[], redact.Redactor]
     planned: Callable[[Operation], None]
+    leaving: Callable[[], bool]
 
     @property
     def actor(self) -> Actor:
@@ -94,7 +95,8 @@ class Drive:
             if self.taken_from is not None:
                 await self.record(e.LeaseTaken(self.shop.name, self.held.epoch, self.taken_from), "recovery")
             for _ in range(MOST_STEPS):
-                if self.released or not await self._step():
+                # A worker that was told to stop ends what it has begun, and begins nothing new.
+                if self.released or self.shop.leaving() or not await self._step():
                     break
         except Dropped as reason:
             log.info("dropped %s: %s", self.op.operation_id, reason)
