@@ -15,6 +15,7 @@ from opledger import config
 from opledger.edges.clock import Clock, new_id
 from opledger.errors import Refused, UsageError
 from opledger.ledger.reading import Reading, Span, WaitTimedOut, span
+from opledger.ledger.shelf import Shelf
 from opledger.ledger.submitting import Outcome, Submitting
 from opledger.rules import decide, human
 from opledger.rules import evidence as e
@@ -48,7 +49,7 @@ class Ledger(Reading):
 
     def __init__(self, store: Store, settings: config.Settings, clock: Clock) -> None:
         super().__init__(store, settings, clock)
-        self._submitting = Submitting(store, settings, clock, self.show, self.contract_of)
+        self._submitting = Submitting(store, settings, clock, Shelf(store, settings), self.show, self.contract_of)
 
     # --- submitting -----------------------------------------------------------------------------------------
 

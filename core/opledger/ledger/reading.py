@@ -21,7 +21,9 @@ from opledger.rules.contract import Contract
 from opledger.rules.contract_file import parse
 from opledger.rules.durations import parse_duration
 from opledger.rules.explain import Explanation, Happened, explain, waits_for_person
+from opledger.rules.guarantees import guarantees
 from opledger.rules.model import Operation, State
+from opledger.rules.packet import Kept, cited, packet
 from opledger.rules.policy import Demand
 from opledger.rules.shapes import Event, event_of
 from opledger.rules.wishes import Wish
@@ -137,6 +139,19 @@ class Reading:
             paused=self.store.paused().get(op.contract),
             workers_alive=any(now - life.heartbeat < ALIVE for life in self.store.workers()),
         )
+
+    def packet(self, operation: str) -> dict[str, Any]:
+        """Return the escalation packet: all that support or the next person on call needs, sanitised."""
+        op = self.show(operation)
+        events = self.events(op.operation_id)
+        kept: dict[str, Kept] = {}
+        for sha256 in cited(events):
+            answer = self.store.answer(sha256)
+            if answer is not None:
+                text = answer.body.decode("utf-8", "replace")
+                kept[sha256] = Kept(sha256, text, answer.content_type, answer.size, answer.truncated)
+        contract = self.contract_of(op)
+        return packet(op, contract, guarantees(contract), events, self.store.request_of(op.operation_id), kept)
 
     def contract_of(self, op: Operation) -> Contract:
         """Return the contract that an operation is pinned to: its text, and the environment it was read with."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from opledger import config
 from opledger.edges.clock import Clock, new_operation_id, new_trace_id
 from opledger.errors import BodyConflict, OpledgerError, UnknownOperation
+from opledger.ledger.shelf import Shelf
 from opledger.rules import decide, human, wishes
 from opledger.rules.contract import Contract
 from opledger.rules.model import Operation
@@ -24,6 +25,7 @@ class Submitting:
     store: Store
     settings: config.Settings
     clock: Clock
+    shelf: Shelf
     find: Callable[[str], Operation]
     contract_of: Callable[[Operation], Contract]
 
@@ -64,8 +66,7 @@ class Submitting:
     def _opening(self, wish: Wish, read: dict[str, Contract]) -> Opening:
         contract = read.get(wish.contract)
         if contract is None:
-            contract = read[wish.contract] = config.find_contract(self.settings, wish.contract)
-            self.store.pin_contract(contract)
+            contract = read[wish.contract] = self.shelf.take(wish.contract)
         if wish.supersedes is not None:
             wish = replace(wish, supersedes=self.find(wish.supersedes).operation_id)
         operation_id = wish.operation_id or new_operation_id(self.clock)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from opledger import Ledger
+from opledger import Ledger, config
 from opledger.config import ContractInvalid, UnknownContract
 from opledger.errors import BodyConflict, Refused, UnknownOperation, UsageError
 from opledger.ledger import Wish
+from opledger.rules.contract import Contract
 from opledger.rules.model import State
 from tests.core.ledgers import BODY, Home
 from tests.core.rules.operations import CANCEL, JOBS
@@ -158,3 +159,30 @@ def test_an_operation_can_replace_another(ledger: Ledger) -> None:
     old = ledger.submit("jobs", BODY)
     assert ledger.submit("jobs", BODY, supersedes=old.operation_id).supersedes == old.operation_id
     assert ledger.submit("jobs", BODY, supersedes=old.operation_id[-8:]).supersedes == old.operation_id
+
+
+def test_a_contract_is_read_again_only_when_a_file_has_changed(
+    file_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents submit in loops, and operators edit contracts meanwhile."""
+    reads: list[str] = []
+    honest = config.find_contract
+
+    def counted(settings: config.Settings, name: str) -> Contract:
+        reads.append(name)
+        return honest(settings, name)
+
+    monkeypatch.setattr(config, "find_contract", counted)
+    with file_home.ledger() as ledger:
+        first = [ledger.submit("jobs", {"rows": n}) for n in range(3)]
+        assert len(reads) == 1
+        assert len({op.contract_digest for op in first}) == 1
+        file_home.contract(JOBS + CANCEL + "# edited\n")
+        edited = ledger.submit("jobs", BODY)
+        assert edited.contract_digest != first[0].contract_digest
+        assert ledger.contract_of(edited).source.endswith("# edited\n")
+        file_home.contract(JOBS + CANCEL, "other")
+        assert ledger.submit("other", BODY).contract == "other"
+        (file_home.root / "contracts" / "jobs.toml").unlink()
+        with pytest.raises(UnknownContract):
+            ledger.submit("jobs", BODY)
