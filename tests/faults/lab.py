@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from opledger.config import load_settings
+from opledger.edges.clock import SystemClock
 from opledger.ledger import Ledger
 from opledger.rules.model import Operation, State
 from opledger.sim.contracts import DEFAULT_TOKEN, contract_name, contract_text
@@ -52,6 +53,7 @@ class Hand:
                 os.environ["PYTHONPATH"] = before
         self.log = Path(order.log)
         self.told: list[str] = []
+        self._closed = False
 
     @property
     def pid(self) -> int:
@@ -94,8 +96,20 @@ class Hand:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else "(no log)"
 
+    def freezes(self, effect: str) -> None:
+        """Wait until it was stopped at an effect, and has come to a stand."""
+        assert self.hears() == f"stop {effect}"
+        clock = SystemClock()
+        end = clock.monotonic() + PATIENCE
+        while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert clock.monotonic() < end, "it was told to stop and runs on"
+            os.sched_yield()
+
     def close(self) -> None:
         """End it if it still runs, and let go of everything."""
+        if self._closed:
+            return
+        self._closed = True
         if self.alive:
             self._process.kill()
         self._process.join(PATIENCE)

@@ -4,10 +4,9 @@ import signal
 
 import pytest
 
-from opledger.rules.model import Operation, State
+from opledger.rules.model import State
 from opledger.worker import GRACE
 from tests.faults.lab import Hand, Lab
-from tests.faults.victim import Strike
 
 pytestmark = pytest.mark.processes
 
@@ -27,43 +26,52 @@ def stopped(lab: Lab, hand: Hand, number: signal.Signals) -> None:
     assert lab.partials() == []
 
 
-def finished(lab: Lab, operation: Operation, state: State, *, cancels: int) -> None:
-    """A successor brings it to its end at once; the provider saw one job, and no cancel that nobody asked for."""
-    assert lab.show(operation).lease is None
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_each_kind_of_call_is_in_flight(lab: Lab, number: signal.Signals) -> None:
+    """Create, status read, cancel and download hang: fates are recorded as unknown, not guessed, and no cancel sent."""
+    timeouts = {f'timeout = "{seconds}s"': 'timeout = "60s"' for seconds in (2, 3, 5)}
+    lab.contract(changes=timeouts, cancel="90s", result="90s", collect="90s", create="90s")
+    hand = lab.worker(lease=LEASE)
+    lab.sim.control(hold="result")
+    downloading = lab.submit(_polls=1)
+    assert lab.sim.wait_for(kind="result", held="true") == 1
+    cancelling = lab.submit("cancellable", "prompt")
+    lab.until_state(cancelling, State.OBSERVING)
+    lab.sim.control(hold="cancel")
+    lab.ledger.cancel(cancelling.operation_id, reason="ordered twice")
+    assert lab.sim.wait_for(kind="cancel", held="true") == 1
+    lab.sim.control(hold="status")
+    reading = lab.submit(_polls=2)
+    assert lab.sim.wait_for(kind="status", held="true") == 1
+    lab.sim.control(hold="create")
+    creating = lab.submit(_polls=2)
+    assert lab.sim.wait_for(kind="create", held="true") == 1
+
+    stopped(lab, hand, number)
+
+    assert lab.show(creating).state is State.CREATE_UNKNOWN  # the request is there and was not answered
+    assert lab.kinds(creating)[-1] == "CallLost"
+    assert lab.show(reading).state is State.ACCEPTED  # a read may be dropped: it changes nothing
+    assert lab.show(cancelling).state is State.CANCELLING  # it has left: unknown, to be read after, not sent again
+    assert lab.kinds(cancelling)[-1] == "CallLost"
+    assert lab.show(downloading).state is State.RESULT_COLLECTING  # half a result is no result
+    assert lab.kept() == []
+    assert [lab.show(one).lease for one in (creating, reading, cancelling, downloading)] == [None] * 4
+
     lab.sim.control(release=True)
     lab.finish(20, lease=LEASE)
-    assert lab.show(operation).state is state
-    assert "LeaseTaken" not in lab.kinds(operation)
-    assert len(lab.jobs(operation)) == 1
-    assert len(lab.wire("cancel", operation)) == cancels
+    for operation, state, cancels in (
+        (creating, State.SUCCEEDED, 0),
+        (reading, State.SUCCEEDED, 0),
+        (cancelling, State.CANCELLED, 1),
+        (downloading, State.SUCCEEDED, 0),
+    ):
+        assert lab.show(operation).state is state
+        assert "LeaseTaken" not in lab.kinds(operation)
+        assert len(lab.jobs(operation)) == 1
+        assert len(lab.wire("cancel", operation)) == cancels
+    assert len(lab.kept()) == 3
     lab.honest()
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_while_a_create_is_in_flight(lab: Lab, number: signal.Signals) -> None:
-    """The provider has the request and has not answered: its fate is recorded as unknown, not guessed (B26)."""
-    lab.contract(changes={'timeout = "3s"': 'timeout = "60s"'})
-    lab.sim.control(hold="create")
-    operation = lab.submit(_polls=2)
-    hand = lab.worker(lease=LEASE)
-    assert lab.sim.wait_for(kind="create", held="true") == 1
-    stopped(lab, hand, number)
-    assert lab.show(operation).state is State.CREATE_UNKNOWN
-    assert lab.kinds(operation)[-1] == "CallLost"
-    finished(lab, operation, State.SUCCEEDED, cancels=0)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_while_a_status_read_is_in_flight(lab: Lab, number: signal.Signals) -> None:
-    """A read may be dropped: it changes nothing, and the job runs on at the provider."""
-    lab.contract(changes={'timeout = "2s"': 'timeout = "60s"'})
-    lab.sim.control(hold="status")
-    operation = lab.submit(_polls=2)
-    hand = lab.worker(lease=LEASE)
-    assert lab.sim.wait_for(kind="status", held="true") == 1
-    stopped(lab, hand, number)
-    assert lab.show(operation).state is State.ACCEPTED
-    finished(lab, operation, State.SUCCEEDED, cancels=0)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -81,52 +89,22 @@ def test_a_signal_while_all_operations_wait(both: Lab, number: signal.Signals) -
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_while_a_cancel_is_in_flight(lab: Lab, number: signal.Signals) -> None:
-    """The cancel that a person asked for has left: unknown, read after, and not sent a second time."""
-    lab.contract(changes={'timeout = "2s"': 'timeout = "60s"'})
-    operation = lab.submit("cancellable", "prompt")
-    hand = lab.worker(lease=LEASE)
-    lab.until_state(operation, State.OBSERVING)
-    lab.sim.control(hold="cancel")
-    lab.ledger.cancel(operation.operation_id, reason="ordered twice")
-    assert lab.sim.wait_for(kind="cancel", held="true") == 1
-    stopped(lab, hand, number)
-    assert lab.show(operation).state is State.CANCELLING
-    assert lab.kinds(operation)[-1] == "CallLost"
-    finished(lab, operation, State.CANCELLED, cancels=1)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_while_a_result_is_downloaded(lab: Lab, number: signal.Signals) -> None:
-    """Half a result is no result: it is removed and fetched again by the next worker."""
-    lab.contract(changes={'timeout = "5s"': 'timeout = "60s"'})
-    lab.sim.control(hold="result")
-    operation = lab.submit(_polls=1)
-    hand = lab.worker(lease=LEASE)
-    assert lab.sim.wait_for(kind="result", held="true") == 1
-    stopped(lab, hand, number)
-    assert lab.show(operation).state is State.RESULT_COLLECTING
-    assert lab.kept() == []
-    finished(lab, operation, State.SUCCEEDED, cancels=0)
-    assert len(lab.kept()) == 1
-
-
-@pytest.mark.parametrize("number", SIGNALS)
 def test_a_call_that_ends_in_time_is_recorded_and_nothing_new_begins(lab: Lab, number: signal.Signals) -> None:
     """The answer comes while the worker winds down: it is kept, and the next step is left to the next worker."""
     lab.sim.control(hold="create", drop_next="create")
     operation = lab.submit(_polls=2)
-    hand = lab.worker(Strike("stop", at="before farewell"), lease=LEASE)
+    hand = lab.worker(lease=LEASE)
     assert lab.sim.wait_for(kind="create", held="true") == 1
     hand.signal(number)
     lab.sim.control(release=True)
-    assert hand.hears() == "stop before farewell"
-    hand.signal(signal.SIGCONT)
     assert hand.ends() == 0
     # The answer was dropped, so a resend was due at once; a worker that is leaving must not begin one.
     assert lab.show(operation).state is State.CREATE_UNKNOWN
     assert len(lab.wire("create", operation)) == 1
-    finished(lab, operation, State.SUCCEEDED, cancels=0)
+    lab.finish(20, lease=LEASE)
+    assert lab.show(operation).state is State.SUCCEEDED
+    assert len(lab.jobs(operation)) == 1
+    lab.honest()
 
 
 def test_a_signal_leaves_no_operation_behind(lab: Lab) -> None:

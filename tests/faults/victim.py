@@ -148,7 +148,7 @@ def _chunks(effects: Effects) -> None:
 def arm(effects: Effects) -> None:
     """Wrap everything by which a worker touches the world outside."""
     _sync(effects, Store, "record_many", _written)
-    _sync(effects, Store, "claim", lambda *_: ["claim"])
+    _sync(effects, Store, "exchange", lambda store, writes, ask: [*_written(store, writes), "claim"])
     _sync(effects, Store, "release", lambda *_: ["release"])
     _sync(effects, Store, "farewell", lambda *_: ["farewell"])
     _sync(effects, ResultFolder, "keep", lambda *_: ["keep"])
