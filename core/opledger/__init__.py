@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opledger.ledger import Ledger as Ledger
 
 __version__ = "0.1.0"
-__all__ = ["ConfigWrong", "Ledger", "LeaseLost", "OpledgerError", "ProviderBroke", "Refused", "StoreUnavailable"]
+__all__ = ["ConfigWrong", "LeaseLost", "Ledger", "OpledgerError", "ProviderBroke", "Refused", "StoreUnavailable"]
 
 
 def __getattr__(name: str) -> Any:

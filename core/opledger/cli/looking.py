@@ -1,8 +1,9 @@
-"""``show list history events explain choices``: reading the ledger."""
+"""``show list history events explain choices packet``: reading the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ def add_to(app: typer.Typer) -> None:
     command(app)(events)
     command(app)(explain)
     command(app)(choices)
+    command(app)(packet)
 
 
 def show(run: Run, op: Op) -> None:
@@ -102,3 +104,23 @@ def choices(run: Run, op: Op) -> None:
             return text.choices(found, record)
 
         run.give([shapes.option(one) for one in found], lines)
+
+
+def packet(
+    run: Run,
+    op: Op,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")] = None,
+) -> None:
+    """Print the escalation packet for a provider's support, sanitised: Markdown, or JSON with --json."""
+    from opledger.edges.files import atomic_write
+    from opledger.rules.jsontext import dumps_inert
+    from opledger.rules.packet import markdown
+
+    with run.ledger() as ledger:
+        document = ledger.packet(op)
+    if out is None:
+        run.give(document, lambda: markdown(document).splitlines())
+        return
+    text = dumps_inert(document, indent=2) + "\n" if run.flags.as_json else markdown(document)
+    atomic_write(out, text.encode())
+    run.give({"operation_id": document["operation_id"], "file": str(out)}, lambda: [f"The packet stands in {out}."])

@@ -74,10 +74,9 @@ def _read_here(settings: Settings, ledger: Ledger, op: Operation) -> Operation |
     import asyncio
 
     from opledger.service import make_worker
-    from opledger.worker import read_once
 
     reader = make_worker(ledger.store, results=settings.results, name="read", lease=settings.worker.lease)
-    return asyncio.run(read_once(reader, op.operation_id))
+    return asyncio.run(reader.read_once(op.operation_id))
 
 
 def _read_there(ledger: Ledger, op: Operation) -> Operation:

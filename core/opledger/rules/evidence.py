@@ -439,7 +439,10 @@ def _codec(hint: Any) -> _Codec:
     return None, None
 
 
-def _layout(cls: type[Evidence]) -> tuple[tuple[str, Any, Callable[[Any], Any] | None, Callable[[Any], Any] | None], ...]:
+_Part = tuple[str, Any, Callable[[Any], Any] | None, Callable[[Any], Any] | None]
+
+
+def _layout(cls: type[Evidence]) -> tuple[_Part, ...]:
     hints = get_type_hints(cls)
     return tuple((f.name, f.default, *_codec(hints[f.name])) for f in fields(cls))
 

@@ -95,7 +95,7 @@ class Play:
             self.last[operation.operation_id] = operation
             if operation.version != part.version:
                 part.version = operation.version
-                self._show(part, operation)
+                self._show(part)
             if part.rested is None and (operation.state.terminal or waits_for_person(operation)):
                 part.rested = operation.state
             if self.decides:
@@ -107,7 +107,7 @@ class Play:
         self.screen.progress(ended, len(self.parts), people)
         return ended == len(self.parts)
 
-    def _show(self, part: Part, operation: Operation) -> None:
+    def _show(self, part: Part) -> None:
         for event in self.ledger.events(part.operation_id)[part.seen :]:
             part.seen = event.seq
             if event.to_state is not None:
@@ -134,7 +134,9 @@ class Play:
         now = self.clock.now()
         for provider in self.ledger.store.providers():
             if provider.state == "paused" and provider.since is not None and now - provider.since > PROVIDER_REST:
-                self.screen.say(f"  {provider.contract} was paused: {clean(provider.reason or '')}; resumed by {OPERATOR}")
+                self.screen.say(
+                    f"  {provider.contract} was paused: {clean(provider.reason or '')}; resumed by {OPERATOR}"
+                )
                 self.ledger.resume_provider(provider.contract, reason="the credentials are good again", by=OPERATOR)
 
     def intents(self) -> dict[str, int]:
@@ -210,9 +212,7 @@ def _report(screen: Screen, play: Play, found: Verdict) -> None:
     ]
     screen.table(rows)
     screen.personalities(_endings(play))
-    ok = not found.problems
     screen.verdict(
-        ok,
         f"the provider's log: {found.requests} requests, {found.creates} creates for {found.wishes} tokens, "
         f"{found.jobs} jobs, {found.cancels} cancels",
         [*found.problems],

@@ -97,7 +97,9 @@ class Screen:
         room = self._width() - 33
         for state, count, why in rows:
             pad = " " * (26 - len(state))
-            self.say(f"{self._colour(state, state)}{pad}{count:>5}  {why if len(why) <= room else why[: room - 1] + '…'}")
+            self.say(
+                f"{self._colour(state, state)}{pad}{count:>5}  {why if len(why) <= room else why[: room - 1] + '…'}"
+            )
 
     def personalities(self, rows: Sequence[tuple[str, str, str, bool]]) -> None:
         """Print what each personality of the provider did, and where the worker alone brought its operations."""
@@ -109,7 +111,7 @@ class Screen:
             told = does if len(does) <= room else does[: room - 1] + "…"
             self.say(f"{mark} {name:<24}{came:<30}{self._dim(told)}")
 
-    def verdict(self, ok: bool, counts: str, problems: Sequence[str], notes: Sequence[str]) -> None:
+    def verdict(self, counts: str, problems: Sequence[str], notes: Sequence[str]) -> None:
         """Print what the provider's log says about us."""
         self.say("")
         self.say(f"{counts}")
@@ -117,7 +119,7 @@ class Screen:
             self.say(self._dim(f"  the provider's own doing: {note}"))
         for problem in problems:
             self.say(self._colour(State.FAILED, f"  OUR FAULT: {problem}"))
-        if ok:
+        if not problems:
             self.say(
                 self._colour(State.SUCCEEDED, "check passed")
                 + ": one job per token where the provider honours tokens, at most one cancel per intent"

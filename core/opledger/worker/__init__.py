@@ -88,9 +88,7 @@ class Worker:
         nothing while the database is away and goes on by itself when it is back.
         """
         self._stop = stop
-        self._commits = Commits(self.store)
-        self._http = Http(self.clock, self._secrets, max_connections=self.concurrency)
-        self._shop = self._workshop()
+        self._equip()
         watching = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(asyncio.get_running_loop(), watching), daemon=True)
         try:
@@ -218,6 +216,27 @@ class Worker:
             self._due_at = min(self._due_at, horizon) if self._due_at is not None else horizon
         return horizon is None
 
+    async def read_once(self, operation_id: str) -> Operation | None:
+        """Do one status read now under a lease of our own, recorded; None where another worker holds the lease.
+
+        For a worker that does not run. Raises UnknownOperation where there is no remote job yet, and ConfigWrong where
+        the operation has no address to read.
+        """
+        if self.store.get(operation_id).remote_job_id is None:
+            raise UnknownOperation(f"{operation_id} has no remote job to read yet")
+        self._equip()
+        try:
+            began, now = self.clock.monotonic(), self.clock.now()
+            claimed = await self._commits.run(lambda: self.store.claim_one(operation_id, self.name, self.lease, now))
+            if claimed is None or claimed.operation.lease is None:
+                return None
+            held = Held(claimed.operation.lease.epoch, began + self.lease.total_seconds())
+            await Drive(self._shop, claimed, held).read_now(self._contract(claimed.operation.contract_digest))
+            return self.store.get(operation_id)
+        finally:
+            await self._http.aclose()
+            self._commits.close()
+
     # --- upkeep, called by the service's scheduler ----------------------------------------------------------
 
     async def renew(self) -> None:
@@ -272,8 +291,11 @@ class Worker:
 
     # --- pieces ---------------------------------------------------------------------------------------------
 
-    def _workshop(self) -> Workshop:
-        return Workshop(
+    def _equip(self) -> None:
+        """Make what belongs to one event loop. Call it inside of that loop."""
+        self._commits = Commits(self.store)
+        self._http = Http(self.clock, self._secrets, max_connections=self.concurrency)
+        self._shop = Workshop(
             name=self.name,
             store=self.store,
             commits=self._commits,
@@ -336,30 +358,3 @@ class Worker:
                     loop.call_soon_threadsafe(self._wake.set)
                 except RuntimeError:  # the loop has just been closed: there is nobody left to wake
                     return
-
-
-async def read_once(worker: Worker, operation_id: str) -> Operation | None:
-    """Do one status read now under a lease of our own, recorded; None where another worker holds the lease.
-
-    Raises UnknownOperation, and ConfigWrong where the operation has no address to read.
-    """
-    operation = worker.store.get(operation_id)
-    if operation.remote_job_id is None:
-        raise UnknownOperation(f"{operation_id} has no remote job to read yet")
-    worker._commits = Commits(worker.store)
-    worker._http = Http(worker.clock, worker._secrets, max_connections=1)
-    worker._shop = worker._workshop()
-    try:
-        began = worker.clock.monotonic()
-        claimed = await worker._commits.run(
-            lambda: worker.store.claim_one(operation_id, worker.name, worker.lease, worker.clock.now())
-        )
-        if claimed is None:
-            return None
-        assert claimed.operation.lease is not None
-        drive = Drive(worker._shop, claimed, Held(claimed.operation.lease.epoch, began + worker.lease.total_seconds()))
-        await drive.read_now(worker._contract(claimed.operation.contract_digest))
-        return worker.store.get(operation_id)
-    finally:
-        await worker._http.aclose()
-        worker._commits.close()

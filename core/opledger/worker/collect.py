@@ -23,6 +23,7 @@ from opledger.rules.jsontext import dumps as dump_json
 from opledger.rules.model import Action, StoredResult
 from opledger.rules.results import Checker, Verdict
 from opledger.rules.values import MISSING
+from opledger.worker.observe import observe
 
 if TYPE_CHECKING:
     from opledger.worker.drive import Drive
@@ -37,7 +38,9 @@ Outcome = Download | Answer | Failure
 
 async def keep_inline(drive: Drive, content: bytes, content_type: str | None) -> StoredResult:
     """Store a result that came inside an answer."""
-    location = await asyncio.to_thread(drive.shop.results.keep_bytes, content, drive.op.operation_id, _suffix(content_type))
+    location = await asyncio.to_thread(
+        drive.shop.results.keep_bytes, content, drive.op.operation_id, _suffix(content_type)
+    )
     return StoredResult(location, len(content), hashlib.sha256(content).hexdigest(), content_type, validated=True)
 
 
@@ -46,9 +49,9 @@ async def collect(drive: Drive, contract: Contract) -> None:
     result = contract.result
     assert result is not None
     if (result.inline is not None or result.url is not None) and drive.fresh is None:
-        await drive.observe(contract)  # a fresh status answer, recorded like any other
-        if drive.fresh is None or drive.released:
-            return
+        await observe(drive, contract)  # a fresh status answer, recorded like any other
+        if drive.released:
+            return  # the read failed, or told of something that ends the collecting
     document, answer_url = drive.fresh if drive.fresh is not None else (None, "")
     if result.inline is not None:
         await _collect_inline(drive, contract, document)
@@ -120,9 +123,7 @@ def _redirect(drive: Drive, contract: Contract, outcome: Outcome, request: Reque
         return None
 
 
-async def _brought_nothing(
-    drive: Drive, contract: Contract, outcome: Outcome, request: Request, call_id: str
-) -> None:
+async def _brought_nothing(drive: Drive, contract: Contract, outcome: Outcome, request: Request, call_id: str) -> None:
     """Record a result read that brought no result: gone, on a host that may not be read, or to be tried again."""
     drive.fresh = None
     if isinstance(outcome, Download):

@@ -95,7 +95,9 @@ class Commits:
                     ending = True
                     break
                 batch.append(further)
-            settled = self._commit([one for one in batch if one.writes], [one for one in batch if one.claim is not None])
+            settled = self._commit(
+                [one for one in batch if one.writes], [one for one in batch if one.claim is not None]
+            )
             settled += [self._settle(one) for one in batch if one.work is not None]
             self._loop.call_soon_threadsafe(_deliver, settled)
             if ending:
@@ -116,7 +118,7 @@ class Commits:
                 outcomes = self._store.record_many(writes)
         except OpledgerError as error:
             return [(job.future, None, error) for job in (*jobs, *wishes)]
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - handed to everybody who waits, as an uncertain commit
             # Nothing may be concluded from a commit that broke in a way nobody foresaw (I29).
             broken = StoreUnavailable(f"the store broke while committing: {type(error).__name__}: {error}")
             broken.__cause__ = error
@@ -136,7 +138,7 @@ class Commits:
         assert job.work is not None
         try:
             return job.future, job.work(), None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised again where the caller waits
             return job.future, None, error
 
 

@@ -17,26 +17,23 @@ from opledger.edges.clock import Clock, new_id
 from opledger.edges.files import ResultFolder
 from opledger.edges.http import Http
 from opledger.errors import ConfigWrong, IllegalTransition, LeaseLost, Refused, StoreUnavailable
-from opledger.rules import answers, decide, lookups, redact, requests
+from opledger.rules import answers, decide, redact
 from opledger.rules import evidence as e
 from opledger.rules.calls import Answer, Failure, Request
-from opledger.rules.contract import Contract, Strategy
-from opledger.rules.jsontext import JsonError
-from opledger.rules.jsontext import dumps as dump_json
-from opledger.rules.jsontext import loads as load_json
-from opledger.rules.model import Action, Actor, ActorKind, Means, Operation, State
-from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
+from opledger.rules.contract import Contract
+from opledger.rules.model import Action, Actor, ActorKind, Operation
 from opledger.store import Answer as StoredAnswer
-from opledger.worker.collect import collect, keep_inline
+from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
+from opledger.worker.actions import cancel, create, reconcile
+from opledger.worker.collect import collect
 from opledger.worker.commits import Commits
+from opledger.worker.keep import kept
+from opledger.worker.observe import observe
 
 log = logging.getLogger("opledger.worker")
 
 MOST_STEPS: Final = 32
 """Most steps of one drive; a record that wants more in one go is handed back and claimed again."""
-
-KEPT_ANSWER: Final = 64 * 1024
-"""Most bytes of an answer that are stored; the hash is over what is stored."""
 
 
 class Dropped(Exception):
@@ -107,7 +104,7 @@ class Drive:
     async def read_now(self, contract: Contract) -> None:
         """Do one status read, recorded, and give the lease back. Raises Dropped where the record moved on."""
         try:
-            await self.observe(contract)
+            await observe(self, contract)
         finally:
             if not self.released and not self.held.lost:
                 await asyncio.shield(self._release())
@@ -123,13 +120,13 @@ class Drive:
             return False
         try:
             if decision.action is Action.OBSERVE:
-                await self.observe(contract)
+                await observe(self, contract)
             elif decision.action is Action.CREATE:
-                await self._create(contract)
+                await create(self, contract)
             elif decision.action is Action.RECONCILE:
-                await self._reconcile(contract, contract.reconcile[decision.strategy or 0])
+                await reconcile(self, contract, contract.reconcile[decision.strategy or 0])
             elif decision.action is Action.CANCEL:
-                await self._cancel(contract)
+                await cancel(self, contract)
             else:
                 await collect(self, contract)
         except ConfigWrong as wrong:
@@ -314,16 +311,16 @@ class Drive:
 
     def keep(self, outcome: Answer | Failure, contract: Contract) -> StoredAnswer | None:
         """Sanitise and cap an answer for storage; None where there is no body to keep."""
-        if isinstance(outcome, Failure) or not outcome.body:
-            return None
-        body = self.shop.redactor().mask_bytes(outcome.body)
-        if contract.safety.redact:
-            body = _without(body, contract.safety.redact)
-        cut = body[:KEPT_ANSWER]
-        return StoredAnswer.of(cut, outcome.headers.get("content-type"), size=len(outcome.body))
+        return kept(outcome, contract, self.shop.redactor())
 
     async def permitted(
-        self, action: Action, request: Request, *, strategy: str | None = None, may_create: bool = False, digest: str | None = None
+        self,
+        action: Action,
+        request: Request,
+        *,
+        strategy: str | None = None,
+        may_create: bool = False,
+        digest: str | None = None,
     ) -> tuple[Request, str]:
         """Commit the permit of an effectful call and return the request, cut to the lease, and its call id."""
         request = await self.within_lease(request)
@@ -342,7 +339,7 @@ class Drive:
         await self.record(sent, f"call:{call_id}", live=True)
         return await self.within_lease(request), call_id
 
-    async def _send(self, request: Request, call_id: str, *, undone: Callable[[str], e.Evidence]) -> Answer | Failure:
+    async def send(self, request: Request, call_id: str, *, undone: Callable[[str], e.Evidence]) -> Answer | Failure:
         """Send an effectful request. If we are told to stop meanwhile, record that its fate is unknown."""
         try:
             return await self.shop.http.send(request)
@@ -351,184 +348,8 @@ class Drive:
             await asyncio.shield(self.record(lost, f"call:{call_id}", release=True))
             raise
 
-    async def settle(
-        self, reading: answers.Reading, call_id: str, kept: StoredAnswer | None, *, release: bool
-    ) -> None:
+    async def settle(self, reading: answers.Reading, call_id: str, kept: StoredAnswer | None, *, release: bool) -> None:
         """Record what an answer means; credentials that were refused pause the provider first."""
         if reading.credentials:
             await self.shop.pause(self.op.contract, getattr(reading.evidence, "why", "credentials refused"))
         await self.record(reading.evidence, f"call:{call_id}", answer=kept, release=release)
-
-    # --- the actions ----------------------------------------------------------------------------------------
-
-    async def _create(self, contract: Contract) -> None:
-        stored = await self.shop.commits.run(lambda: self.shop.store.request_of(self.op.operation_id))
-        request = requests.create(self.op, contract, stored)
-        request, call_id = await self.permitted(
-            Action.CREATE, request, may_create=True, digest=requests.sent_digest(stored)
-        )
-        await self._sent_create(contract, request, call_id, resend=False)
-
-    async def _sent_create(self, contract: Contract, request: Request, call_id: str, *, resend: bool) -> None:
-        def undone(why: str) -> e.Evidence:
-            if resend:
-                return e.Inconclusive(call_id=call_id, why=why, strategy="resend")
-            return e.CallLost(call_id=call_id, action=Action.CREATE, why=why)
-
-        outcome = await self._send(request, call_id, undone=undone)
-        kept = self.keep(outcome, contract)
-        reading = answers.read_create(
-            outcome, self.op, contract, call_id=call_id, answer=kept.sha256 if kept else None, resend=resend
-        )
-        if isinstance(reading.evidence, e.CompletedInline) and isinstance(outcome, Answer):
-            stored = await keep_inline(self, outcome.body, outcome.headers.get("content-type"))
-            reading = replace(reading, evidence=replace(reading.evidence, result=stored))
-        checks = resend and isinstance(reading.evidence, e.Accepted) and _references(contract) is not None
-        wait = isinstance(reading.evidence, e.Accepted | e.Throttled | e.NotDelivered | e.Refused | e.Violation)
-        # A standing cancel follows at once, under the same lease.
-        await self.settle(reading, call_id, kept, release=wait and not checks and self.op.cancel is None)
-        if checks:
-            await self._check_resend(contract)
-
-    async def _check_resend(self, contract: Contract) -> None:
-        """A resend brought a job: see whether the provider shows another one under our reference (B04).
-
-        A provider that ignores tokens starts a second job on a resend and answers with that one; only its list tells.
-        """
-        strategy = _references(contract)
-        assert strategy is not None
-        call_id = new_id("call")
-        search = lookups.Search(strategy)
-        look_up = requests.look_up(self.op, contract, strategy)
-        reading, kept = await self._search(contract, search, look_up, call_id, permitted=False)
-        release = self.op.cancel is None
-        if isinstance(reading.evidence, e.Violation):
-            await self.settle(reading, call_id, kept, release=release)
-            return
-        found = "one job, ours" if isinstance(reading.evidence, e.Accepted) else "no other job"
-        note = e.Noted(f"after the resend, {strategy.strategy} shows {found} under our reference")
-        await self.record(note, f"call:{call_id}", answer=kept, release=release)
-
-    async def _reconcile(self, contract: Contract, strategy: Strategy) -> None:
-        if strategy.strategy == "resend":
-            stored = await self.shop.commits.run(lambda: self.shop.store.request_of(self.op.operation_id))
-            request = requests.create(self.op, contract, stored, resend=True)
-            request, call_id = await self.permitted(
-                Action.RECONCILE, request, strategy="resend", may_create=True, digest=requests.sent_digest(stored)
-            )
-            if decide.usable_strategy(self.op, contract, self.shop.clock.now()) is None:
-                # The window is checked once more, last thing before the bytes leave (I4).
-                why = "the token's memory at the provider ended before the resend left"
-                await self.record(
-                    e.Inconclusive(call_id=call_id, why=why, strategy="resend", next_strategy=True), f"call:{call_id}"
-                )
-                return
-            await self._sent_create(contract, request, call_id, resend=True)
-            return
-        request = requests.look_up(self.op, contract, strategy)
-        request, call_id = await self.permitted(Action.RECONCILE, request, strategy=strategy.strategy)
-        search = lookups.Search(strategy)
-        reading, kept = await self._search(contract, search, request, call_id)
-        wait = isinstance(reading.evidence, e.Accepted | e.Violation | e.Inconclusive)
-        await self.settle(reading, call_id, kept, release=wait and self.op.cancel is None)
-
-    async def _search(
-        self, contract: Contract, search: lookups.Search, request: Request, call_id: str, *, permitted: bool = True
-    ) -> tuple[answers.Reading, StoredAnswer | None]:
-        """Read all pages of a look-up, each address once, within the contract's page cap.
-
-        `permitted`: it runs under a reconcile permit, whose fate must be told if we are stopped meanwhile.
-        """
-        seen: set[str] = set()
-        kept: StoredAnswer | None = None
-        stopped = ""
-
-        def undone(why: str) -> e.Evidence:
-            return e.Inconclusive(call_id=call_id, why=why, strategy=search.strategy.strategy)
-
-        while True:
-            seen.add(request.url)
-            request = await self.within_lease(request)
-            if permitted:
-                outcome = await self._send(request, call_id, undone=undone)
-            else:
-                outcome = await self.shop.http.send(request)
-            kept = self.keep(outcome, contract)
-            page = lookups.read_page(
-                outcome, self.op, contract, search, call_id=call_id, answer=kept.sha256 if kept else None
-            )
-            if isinstance(page, answers.Reading):
-                return page, kept
-            assert isinstance(outcome, Answer)
-            try:
-                further = requests.next_page(contract, search.strategy, outcome, page.document, request.url)
-            except Refused as refused:
-                stopped = refused.message
-                break
-            if further is None:
-                break
-            if further in seen:
-                stopped = "the list's pages go round in a circle"
-                break
-            if search.pages >= search.strategy.max_pages:
-                stopped = f"the list has more than {search.strategy.max_pages} pages"
-                break
-            request = requests.look_up(self.op, contract, search.strategy, further)
-        evidence = lookups.conclude(
-            search, self.op, self.shop.clock.now(), complete=not stopped, why_incomplete=stopped
-        )
-        return answers.Reading(evidence), kept
-
-    async def observe(self, contract: Contract) -> None:
-        """One status read, recorded after the answer. A final success keeps the lease: collecting follows at once."""
-        request = await self.within_lease(requests.observe(self.op, contract))
-        call_id = new_id("call")
-        outcome = await self.shop.http.send(request)
-        kept = self.keep(outcome, contract)
-        reading = answers.read_status(
-            outcome,
-            self.op,
-            contract,
-            call_id=call_id,
-            answer=kept.sha256 if kept else None,
-            now=self.shop.clock.now(),
-        )
-        self.fresh = None
-        final = isinstance(reading.evidence, e.Observed) and reading.evidence.means in (Means.SUCCEEDED, Means.PARTIAL)
-        if final and isinstance(outcome, Answer):
-            self.fresh = (_document(outcome.body), outcome.url or request.url)
-        keeps = final or self.op.state is State.CANCEL_REQUESTED
-        await self.settle(reading, call_id, kept, release=not keeps)
-
-    async def _cancel(self, contract: Contract) -> None:
-        request, call_id = await self.permitted(Action.CANCEL, requests.cancel(self.op, contract))
-
-        def undone(why: str) -> e.Evidence:
-            return e.CallLost(call_id=call_id, action=Action.CANCEL, why=why)
-
-        outcome = await self._send(request, call_id, undone=undone)
-        kept = self.keep(outcome, contract)
-        reading = answers.read_cancel(
-            outcome, self.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
-        )
-        await self.settle(reading, call_id, kept, release=True)
-
-
-def _references(contract: Contract) -> Strategy | None:
-    """Return the contract's list look-up, if it has one: it shows all jobs under our reference."""
-    return next((strategy for strategy in contract.reconcile if strategy.strategy == "list"), None)
-
-
-def _document(body: bytes) -> Any:
-    try:
-        return load_json(body)
-    except JsonError:
-        return None
-
-
-def _without(body: bytes, pointers: tuple[str, ...]) -> bytes:
-    """Blank the contract's redacted places in a JSON answer; other answers are dropped whole."""
-    document = _document(body)
-    if document is None:
-        return b"[redacted: not JSON]"
-    return dump_json(redact.redact_pointers(document, pointers))
