@@ -41,6 +41,12 @@ def test_what_was_packed_is_unpacked_however_it_was_cut(data: bytes, coding: str
     assert unpacked(wire, coding, cuts, max(len(data), len(wire))) == data
 
 
+def test_a_step_that_ends_at_its_bound_is_not_the_end() -> None:
+    """The last bytes can wait inside of zlib when all input is taken."""
+    for size in range(STEP - 5, STEP + 300):
+        assert unpacked(packed(bytes(size), "raw"), "raw", [], 10**6) == bytes(size)
+
+
 @given(DATA, CODINGS, st.lists(st.integers(0, 10_000), max_size=3))
 def test_one_byte_over_the_limit_is_too_much(data: bytes, coding: str, cuts: list[int]) -> None:
     """The limit is counted on the wire and unpacked, so that neither kind of bomb goes through."""

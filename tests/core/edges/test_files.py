@@ -47,6 +47,10 @@ def test_everything_is_for_the_owner_only(results: ResultFolder) -> None:
     finally:
         os.umask(old)
     assert location.stat().st_mode & 0o777 == 0o600
+    foreign = results.temporary() / "foreign"
+    foreign.write_bytes(b"x")
+    foreign.chmod(0o644)
+    assert Path(results.keep(foreign, ID, ".x")).stat().st_mode & 0o777 == 0o600
     for folder in (results.root, location.parent, results.temporary()):
         assert folder.stat().st_mode & 0o777 == 0o700
 

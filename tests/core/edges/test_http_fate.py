@@ -352,6 +352,10 @@ async def test_a_step_that_is_not_known_counts_as_sent() -> None:
     assert trail.failure("x").fate is Fate.NOT_DELIVERED
     await trail.trace("connection.write_all.started", {})
     assert trail.failure("x").fate is Fate.LOST
+    read = Trail(Request("GET", "http://h/"))
+    read.handed_over = True
+    await read.trace("connection.connect_tcp.started", {})
+    assert read.failure("x").fate is Fate.LOST
 
 
 async def test_the_deadline_holds_for_the_whole_exchange(http: Http) -> None:

@@ -118,7 +118,7 @@ def test_a_command_sees_no_secret_of_ours(tmp_path: Path) -> None:
     resolver.hide(["env:LATER", "file:/x"])
     resolver.resolve("env:TOKEN")
     script = tmp_path / "script.sh"
-    script.write_text('env | cut -d= -f1 | sort | grep -v -e _ -e PWD -e SHLVL | tr "\\n" " "\n')
+    script.write_text('env | cut -d= -f1 | sort | grep -vx -e _ -e PWD -e OLDPWD -e SHLVL | tr "\\n" " "\n')
     assert resolver.resolve(f"command:sh {script}") == "HARMLESS PATH "
 
 
