@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
@@ -248,18 +248,15 @@ class Http:
     async def _look_abroad(self, request: Request) -> None:
         """Check where a foreign URL leads, as far as the URL tells; names are checked when they are resolved.
 
-        Without an origin to compare with there is nothing to check against, and the caller has decided.
+        Only public addresses, unless the own origin is itself in a local network.
         """
         if request.effectful:
             raise NotSent("a call that changes something goes only to the contract's own origin")
-        if not request.origin:
-            _PERMITTED.set(_EVERYWHERE)
-            return
         base = urlsplit(request.origin)
-        try:
-            permitted = addresses.permitted(await addresses.kinds(base.hostname or "", base.port or 443))
-        except OSError:
-            permitted = addresses.PUBLIC
+        permitted = addresses.PUBLIC
+        if base.hostname:
+            with suppress(OSError):  # an origin that cannot be resolved is nowhere near us
+                permitted = addresses.permitted(await addresses.kinds(base.hostname, base.port or 443))
         _PERMITTED.set(permitted)
         if (addresses.literal(urlsplit(request.url).hostname or "") or "public") not in permitted:
             raise addresses.AddressRefused
@@ -329,9 +326,6 @@ class _Guard(aiohttp.abc.AbstractResolver):
 
     async def close(self) -> None:
         await self._system.close()
-
-
-_EVERYWHERE: Final[frozenset[addresses.Kind]] = frozenset({"public", "private", "link_local", "loopback"})
 
 
 class _Mask(logging.Filter):

@@ -143,14 +143,12 @@ async def test_credentials_are_put_in_for_the_own_origin(
 
 
 @pytest.mark.parametrize("auth", [auth for auth, _, _ in CREDENTIALS])
-@pytest.mark.parametrize("origin", ["https://api.example.com:443", ""])
-async def test_nothing_of_ours_goes_to_another_origin(http: Http, auth: Auth, origin: str) -> None:
+async def test_nothing_of_ours_goes_to_another_origin(http: Http, auth: Auth) -> None:
     """Not the credentials, not a header with a key under a name of its own, not the token, not the body."""
     async with Wire(reply()) as wire:
-        base = origin and f"http://127.0.0.1:{int(wire.origin.rpartition(':')[2]) - 1}"
         request = wire.request(
             auth=auth,
-            origin=base,
+            origin="http://127.0.0.1:1",
             body=b"private",
             headers=(("X-Api-Key", "k"), ("Idempotency-Key", "t"), ("X-S", "{secret.other}"), ("Accept", "text/csv")),
             secrets={"other": "env:OTHER"},
@@ -181,11 +179,12 @@ async def test_a_call_that_changes_something_stays_at_home(http: Http) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "2130706433", "0", "[::ffff:127.0.0.1]"])
-async def test_a_foreign_url_does_not_lead_inside(http: Http, host: str) -> None:
+@pytest.mark.parametrize("origin", ["http://93.184.216.34:80", ""])
+async def test_a_foreign_url_does_not_lead_inside(http: Http, host: str, origin: str) -> None:
     """A provider on the internet could otherwise have us read a service that only this machine can reach."""
     async with Wire(reply()) as wire:
         port = wire.origin.rpartition(":")[2]
-        request = wire.request(origin="http://93.184.216.34:80", url=f"http://{host}:{port}/latest/meta-data")
+        request = wire.request(origin=origin, url=f"http://{host}:{port}/latest/meta-data")
         outcome = await http.send(request)
         assert isinstance(outcome, Failure)
         assert outcome.why.startswith(("the host has a private address", "the URL is not one"))
