@@ -1,0 +1,1 @@
+"""One widget a file. Widgets get frozen views; they know neither the desk nor the ledger."""
