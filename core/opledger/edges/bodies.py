@@ -21,6 +21,10 @@ class Unusable(Exception):
     """An answer that cannot be used. The message is a part of a sentence, in our own words."""
 
 
+class TooLarge(Unusable):
+    """An answer beyond the limit, on the wire or unpacked."""
+
+
 def header_map(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return headers by lower-case name; repeated ones are joined by ", " (RFC 9110 §5.3).
 
@@ -89,8 +93,8 @@ class Unpacker:
         if self._head or (self._inflate is not None and not self._inflate.eof):
             raise Unusable("the packed answer ends in the middle")
 
-    def _too_large(self) -> Unusable:
-        return Unusable(f"the answer is larger than {self._limit} bytes")
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"the answer is larger than {self._limit} bytes")
 
     def _inflated(self, data: bytes) -> Iterator[bytes]:
         if self._inflate is None:

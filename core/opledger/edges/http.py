@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,7 +24,7 @@ from yarl import URL
 
 from opledger import __version__
 from opledger.edges import addresses, credentials
-from opledger.edges.bodies import Unpacker, Unusable, header_map
+from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
 from opledger.edges.clock import Clock
 from opledger.edges.failures import NotSent, Trail, words
 from opledger.edges.secrets import SecretResolver
@@ -134,6 +135,8 @@ class Http:
                 return await work
         except TimeoutError:
             return trail.failure(f"no whole answer within {limit:g} s")
+        except TooLarge as error:
+            return replace(trail.failure(str(error)), too_large=True)
         except (NotSent, Unusable) as error:
             return trail.failure(str(error))
         except _BROKEN as error:

@@ -61,6 +61,7 @@ class Failure:
     fate: Fate
     why: str
     status: int | None = None  #: where a status line arrived before the answer broke
+    too_large: bool = False  #: it was larger than `Request.max_bytes`, on the wire or unpacked
 
 
 @dataclass(frozen=True, slots=True)

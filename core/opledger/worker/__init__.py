@@ -25,7 +25,8 @@ from opledger.rules.model import Actor, ActorKind, Operation
 from opledger.rules.redact import Redactor
 from opledger.store import Claim, Claimed, Store
 from opledger.worker.commits import Commits
-from opledger.worker.drive import Drive, Held, Workshop
+from opledger.worker.drive import Drive
+from opledger.worker.hand import Held, Workshop
 from opledger.worker.limits import Limits
 
 log = logging.getLogger("opledger.worker")
@@ -327,6 +328,8 @@ class Worker:
                 raise ConfigWrong(f"contract {digest} is not in the ledger, though an operation is pinned to it")
             source, environment = pinned
             known = self._contracts[digest] = parse(source, name_hint=digest, environment=environment)
+            # No command that fetches one secret inherits another one.
+            self._secrets.hide([*([known.auth.secret] if known.auth.secret else []), *known.secrets.values()])
         return known
 
     def _current_redactor(self) -> Redactor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from opledger.edges.clock import new_id
 from opledger.errors import Refused
@@ -14,13 +13,11 @@ from opledger.rules.contract import Contract, Strategy
 from opledger.rules.model import Action
 from opledger.store import Answer as StoredAnswer
 from opledger.worker.collect import keep_inline
+from opledger.worker.hand import Hand
 from opledger.worker.keep import KEPT_ANSWER
 
-if TYPE_CHECKING:
-    from opledger.worker.drive import Drive
 
-
-async def create(drive: Drive, contract: Contract) -> None:
+async def create(drive: Hand, contract: Contract) -> None:
     """Send the create as it was stored, under a permit, and record what its answer means."""
     stored = await drive.shop.commits.run(lambda: drive.shop.store.request_of(drive.op.operation_id))
     request = requests.create(drive.op, contract, stored)
@@ -30,7 +27,7 @@ async def create(drive: Drive, contract: Contract) -> None:
     await _sent_create(drive, contract, request, call_id, resend=False)
 
 
-async def _sent_create(drive: Drive, contract: Contract, request: Request, call_id: str, *, resend: bool) -> None:
+async def _sent_create(drive: Hand, contract: Contract, request: Request, call_id: str, *, resend: bool) -> None:
     def undone(why: str) -> e.Evidence:
         if resend:
             return e.Inconclusive(call_id=call_id, why=why, strategy="resend")
@@ -52,7 +49,7 @@ async def _sent_create(drive: Drive, contract: Contract, request: Request, call_
         await _check_resend(drive, contract)
 
 
-async def _check_resend(drive: Drive, contract: Contract) -> None:
+async def _check_resend(drive: Hand, contract: Contract) -> None:
     """A resend brought a job: see whether the provider shows another one under our reference (B04).
 
     A provider that ignores tokens starts a second job on a resend and answers with that one; only its list tells.
@@ -72,7 +69,7 @@ async def _check_resend(drive: Drive, contract: Contract) -> None:
     await drive.record(note, f"call:{call_id}", answer=kept, release=release)
 
 
-async def reconcile(drive: Drive, contract: Contract, strategy: Strategy) -> None:
+async def reconcile(drive: Hand, contract: Contract, strategy: Strategy) -> None:
     """Try one of the contract's ways to learn the fate of a create, under a permit."""
     if strategy.strategy == "resend":
         stored = await drive.shop.commits.run(lambda: drive.shop.store.request_of(drive.op.operation_id))
@@ -98,7 +95,7 @@ async def reconcile(drive: Drive, contract: Contract, strategy: Strategy) -> Non
 
 
 async def _search(
-    drive: Drive, contract: Contract, search: lookups.Search, request: Request, call_id: str, *, permitted: bool = True
+    drive: Hand, contract: Contract, search: lookups.Search, request: Request, call_id: str, *, permitted: bool = True
 ) -> tuple[answers.Reading, StoredAnswer | None]:
     """Read all pages of a look-up, each address once, within the contract's page cap.
 
@@ -148,7 +145,7 @@ async def _search(
     return answers.Reading(evidence), together
 
 
-async def cancel(drive: Drive, contract: Contract) -> None:
+async def cancel(drive: Hand, contract: Contract) -> None:
     """Send the cancel of the recorded intent, once, under a permit."""
     request, call_id = await drive.permitted(Action.CANCEL, requests.cancel(drive.op, contract))
 

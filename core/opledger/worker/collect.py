@@ -11,7 +11,7 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from opledger.edges.clock import new_id
 from opledger.errors import Refused
@@ -23,10 +23,8 @@ from opledger.rules.jsontext import dumps as dump_json
 from opledger.rules.model import Action, StoredResult
 from opledger.rules.results import Checker, Verdict
 from opledger.rules.values import MISSING
+from opledger.worker.hand import Hand
 from opledger.worker.observe import observe
-
-if TYPE_CHECKING:
-    from opledger.worker.drive import Drive
 
 log = logging.getLogger("opledger.worker")
 
@@ -36,7 +34,7 @@ MOST_HOPS: Final = 5
 Outcome = Download | Answer | Failure
 
 
-async def keep_inline(drive: Drive, content: bytes, content_type: str | None) -> StoredResult:
+async def keep_inline(drive: Hand, content: bytes, content_type: str | None) -> StoredResult:
     """Store a result that came inside an answer."""
     location = await asyncio.to_thread(
         drive.shop.results.keep_bytes, content, drive.op.operation_id, _suffix(content_type)
@@ -44,7 +42,7 @@ async def keep_inline(drive: Drive, content: bytes, content_type: str | None) ->
     return StoredResult(location, len(content), hashlib.sha256(content).hexdigest(), content_type, validated=True)
 
 
-async def collect(drive: Drive, contract: Contract) -> None:
+async def collect(drive: Hand, contract: Contract) -> None:
     """Do one attempt to collect. Records what came of it; keeps the state where a later attempt may succeed."""
     result = contract.result
     assert result is not None
@@ -65,7 +63,7 @@ async def collect(drive: Drive, contract: Contract) -> None:
     await _download(drive, contract, request, document)
 
 
-async def _collect_inline(drive: Drive, contract: Contract, document: Any) -> None:
+async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> None:
     result = contract.result
     assert result is not None and result.inline is not None
     call_id = new_id("call")
@@ -81,7 +79,7 @@ async def _collect_inline(drive: Drive, contract: Contract, document: Any) -> No
     await drive.record(e.ResultAccepted(call_id=call_id, result=stored), f"call:{call_id}", release=True)
 
 
-async def _download(drive: Drive, contract: Contract, request: Request, document: Any) -> None:
+async def _download(drive: Hand, contract: Contract, request: Request, document: Any) -> None:
     hops = 0
     again = False
     while True:
@@ -95,7 +93,7 @@ async def _download(drive: Drive, contract: Contract, request: Request, document
         if not isinstance(outcome, Download) or outcome.size == 0 or checker is None:
             await _brought_nothing(drive, contract, outcome, request, call_id)
             return
-        verdict = checker.finish()
+        verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
         if verdict.checksum_failed and not again:
             again = True
             await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
@@ -109,7 +107,7 @@ async def _download(drive: Drive, contract: Contract, request: Request, document
         return
 
 
-def _redirect(drive: Drive, contract: Contract, outcome: Outcome, request: Request) -> Request | None:
+def _redirect(drive: Hand, contract: Contract, outcome: Outcome, request: Request) -> Request | None:
     """Return where a result read may go on. Only result reads follow, and only where the contract lists the host."""
     if not isinstance(outcome, Answer) or outcome.status not in (301, 302, 303, 307, 308):
         return None
@@ -123,7 +121,7 @@ def _redirect(drive: Drive, contract: Contract, outcome: Outcome, request: Reque
         return None
 
 
-async def _brought_nothing(drive: Drive, contract: Contract, outcome: Outcome, request: Request, call_id: str) -> None:
+async def _brought_nothing(drive: Hand, contract: Contract, outcome: Outcome, request: Request, call_id: str) -> None:
     """Record a result read that brought no result: gone, on a host that may not be read, or to be tried again."""
     drive.fresh = None
     if isinstance(outcome, Download):
@@ -137,6 +135,11 @@ async def _brought_nothing(drive: Drive, contract: Contract, outcome: Outcome, r
             missing = e.ResultMissing(call_id=call_id, status=outcome.status, why=refused.message)
             await drive.record(missing, f"call:{call_id}", release=True)
             return
+    if isinstance(outcome, Failure) and outcome.too_large:
+        why = f"the result is not taken: {outcome.why}"
+        invalid = e.ResultInvalid(call_id=call_id, status=outcome.status, why=why, problems=(why,))
+        await drive.record(invalid, f"call:{call_id}", release=True)
+        return
     kept = drive.keep(outcome, contract)
     reading = answers.read_missing_result(
         outcome, drive.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
@@ -144,7 +147,7 @@ async def _brought_nothing(drive: Drive, contract: Contract, outcome: Outcome, r
     await drive.settle(reading, call_id, kept, release=True)
 
 
-async def _fetch(drive: Drive, contract: Contract, request: Request, document: Any) -> tuple[Outcome, Checker | None]:
+async def _fetch(drive: Hand, contract: Contract, request: Request, document: Any) -> tuple[Outcome, Checker | None]:
     """Stream the result to a temporary file, renewing the lease while it lasts."""
     checkers: list[Checker] = []  # made once the headers are known: they say which checksum is to be computed
 
@@ -172,13 +175,13 @@ async def _fetch(drive: Drive, contract: Contract, request: Request, document: A
         await asyncio.gather(keeper, transfer, return_exceptions=True)
 
 
-async def _keep_lease(drive: Drive) -> None:
+async def _keep_lease(drive: Hand) -> None:
     while True:
         await asyncio.sleep(drive.shop.lease.total_seconds() / 3)
         await drive.renew()
 
 
-async def _store(drive: Drive, download: Download, verdict: Verdict, call_id: str) -> None:
+async def _store(drive: Hand, download: Download, verdict: Verdict, call_id: str) -> None:
     drive.fresh = None
     location = await asyncio.to_thread(
         drive.shop.results.keep, Path(download.path), drive.op.operation_id, _suffix(verdict.content_type)

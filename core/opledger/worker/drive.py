@@ -1,33 +1,19 @@
-"""Driving one claimed operation: decide, permit, request, send, read, record, and again until it must wait.
-
-Every effectful call is two commits: `CallSent` before the first byte leaves, then what the answer means. A safe read
-is one commit after the answer. Nothing is concluded before the answer is stored.
-"""
+"""Driving one claimed operation: decide, act, and again until it must wait or needs a person."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from opledger.edges.clock import Clock, new_id
-from opledger.edges.files import ResultFolder
-from opledger.edges.http import Http
-from opledger.errors import ConfigWrong, IllegalTransition, LeaseLost, Refused, StoreUnavailable
-from opledger.rules import answers, decide, redact
+from opledger.errors import ConfigWrong
+from opledger.rules import decide
 from opledger.rules import evidence as e
-from opledger.rules.calls import Answer, Failure, Request
 from opledger.rules.contract import Contract
-from opledger.rules.model import Action, Actor, ActorKind, Operation
-from opledger.store import Answer as StoredAnswer
-from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
+from opledger.rules.model import Action
 from opledger.worker.actions import cancel, create, reconcile
 from opledger.worker.collect import collect
-from opledger.worker.commits import Commits
-from opledger.worker.keep import kept
+from opledger.worker.hand import Dropped, Hand
 from opledger.worker.observe import observe
 
 log = logging.getLogger("opledger.worker")
@@ -36,55 +22,8 @@ MOST_STEPS: Final = 32
 """Most steps of one drive; a record that wants more in one go is handed back and claimed again."""
 
 
-class Dropped(Exception):
-    """The drive ends here: the lease is lost, or the record moved on under another hand. Nothing more is sent."""
-
-
-@dataclass(slots=True)
-class Held:
-    """A lease as its holder sees it: `ends` is on our own monotonic clock, counted from before the claim."""
-
-    epoch: int
-    ends: float
-    lost: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What every drive of one worker shares."""
-
-    name: str
-    store: Store
-    commits: Commits
-    clock: Clock
-    http: Http
-    results: ResultFolder
-    lease: timedelta
-    contract_of: Callable[[str], Contract]
-    paused: Callable[[str], str | None]
-    pause: Callable[[str, str], Any]
-    redactor: Callable[[], redact.Redactor]
-    planned: Callable[[Operation], None]
-    leaving: Callable[[], bool]
-
-    @property
-    def actor(self) -> Actor:
-        """The worker as the journal names it."""
-        return Actor(self.name, ActorKind.WORKER)
-
-
-class Drive:
-    """One operation under one lease."""
-
-    def __init__(self, shop: Workshop, claimed: Claimed, held: Held) -> None:
-        self.shop = shop
-        self.op: Operation = claimed.operation
-        self.taken_from = claimed.taken_from
-        self.held = held
-        self.fence = Fence(shop.name, held.epoch)
-        self.released = False
-        #: The status answer that was read last under this lease: (document, URL). Never stored.
-        self.fresh: tuple[Any, str] | None = None
+class Drive(Hand):
+    """One operation under one lease, driven by what the rules decide."""
 
     async def run(self) -> None:
         """Drive until the record must wait or needs a person; leave no lease behind."""
@@ -99,7 +38,7 @@ class Drive:
             log.info("dropped %s: %s", self.op.operation_id, reason)
         finally:
             if not self.released and not self.held.lost:
-                await asyncio.shield(self._release())
+                await asyncio.shield(self.release())
 
     async def read_now(self, contract: Contract) -> None:
         """Do one status read, recorded, and give the lease back. Raises Dropped where the record moved on."""
@@ -107,7 +46,7 @@ class Drive:
             await observe(self, contract)
         finally:
             if not self.released and not self.held.lost:
-                await asyncio.shield(self._release())
+                await asyncio.shield(self.release())
 
     async def _step(self) -> bool:
         shop = self.shop
@@ -147,209 +86,3 @@ class Drive:
             await self.record(undone, f"call:{call.call_id}")
         elif action in (Action.OBSERVE, Action.COLLECT):
             await self.record(e.ReadFailed(action=action, why=wrong.message, code="credentials"), "recovery")
-
-    # --- recording ------------------------------------------------------------------------------------------
-
-    def write(
-        self,
-        evidence: e.Evidence,
-        cause: str,
-        *,
-        reason: str | None = None,
-        answer: StoredAnswer | None = None,
-        live: bool = False,
-        release: bool = False,
-    ) -> Write:
-        """Make a fenced write of this drive."""
-        now, jitter = self.shop.clock.now(), self.shop.clock.random()
-        contract = self.shop.contract_of(self.op.contract_digest)
-        return Write(
-            operation_id=self.op.operation_id,
-            evidence=evidence,
-            actor=self.shop.actor,
-            at=now,
-            cause=cause,
-            reason=reason,
-            plan=lambda op: decide.plan(op, contract, evidence, now, jitter),
-            fence=self.fence,
-            live=live,
-            basis=self.op,
-            release=release,
-            answer=answer,
-        )
-
-    async def record(
-        self,
-        evidence: e.Evidence,
-        cause: str,
-        *,
-        reason: str | None = None,
-        answer: StoredAnswer | None = None,
-        live: bool = False,
-        release: bool = False,
-    ) -> Operation:
-        """Commit one event. Raises Dropped where the lease is lost or the record moved on."""
-        write = self.write(evidence, cause, reason=reason, answer=answer, live=live, release=release)
-        outcome = await self._commit(write)
-        if isinstance(outcome, Declined):
-            await self._declined(outcome, write)
-        assert isinstance(outcome, Recorded)
-        self.op = outcome.operation
-        self.released = self.released or release
-        self.shop.planned(self.op)
-        return self.op
-
-    async def _commit(self, write: Write) -> Recorded | Declined:
-        """Commit, and try again while the lease lasts where the database was away: an answer in hand is worth it.
-
-        A permit is never tried again: if its commit is uncertain, nothing may be sent (I29).
-        """
-        while True:
-            try:
-                (outcome,) = await self.shop.commits.record(write)
-                return outcome
-            except StoreUnavailable:
-                if write.live or self.shop.clock.monotonic() + 1 > self.held.ends:
-                    self.held.lost = True  # the lease is left to expire: nobody can be told
-                    raise
-                await asyncio.sleep(0.2)
-                write = replace(write, basis=None)
-
-    async def _declined(self, outcome: Declined, write: Write) -> None:
-        """Handle a refused write: keep a late answer, then stop."""
-        error, evidence = outcome.error, write.evidence
-        if isinstance(error, JobIdTaken):
-            await self._one_id_two_operations(error, evidence)
-            return
-        if isinstance(error, LeaseLost):
-            self.held.lost = True
-        if isinstance(evidence, e.Answered) and evidence.call_id is not None:
-            await self._keep_late(write)
-        if isinstance(error, LeaseLost | IllegalTransition | Refused):
-            raise Dropped(error.message)
-        raise error
-
-    async def _one_id_two_operations(self, taken: JobIdTaken, evidence: e.Evidence) -> None:
-        """One job id stands for two operations: both stop, both keep the evidence (I3)."""
-        job_id = getattr(evidence, "job_id", "") or ""
-        call_id = evidence.call_id if isinstance(evidence, e.Answered) else None
-        other = taken.other_operation_id
-        why = f"job {job_id} came back for {self.op.operation_id} and already belongs to {other}"
-        mine = e.IdentityChanged(call_id=call_id, why=why, jobs=(job_id,), other_operation=other)
-        theirs = e.IdentityChanged(why=why, jobs=(job_id,), other_operation=self.op.operation_id)
-        cause = f"call:{call_id}"
-        unfenced = replace(self.write(theirs, cause), operation_id=other, fence=None, basis=None)
-        (told,) = await self.shop.commits.record(unfenced)
-        if isinstance(told, Declined):
-            log.warning("%s already moved on: %s", other, told.error)
-        await self.record(mine, cause, release=True)
-        raise Dropped(why)
-
-    async def _keep_late(self, write: Write) -> None:
-        """Append an answer that came too late to be acted on, so that it can still be judged (I11)."""
-        evidence = write.evidence
-        note = e.Noted(
-            f"a late answer of {self.shop.name}: {evidence.kind}", late_kind=evidence.kind, late=e.to_data(evidence)
-        )
-        late: e.Evidence = note
-        current = await self.shop.commits.run(lambda: self.shop.store.get(self.op.operation_id))
-        job_id = evidence.job_id if isinstance(evidence, e.Accepted) else None
-        if job_id and current.jobs and job_id not in current.jobs:
-            why = f"a late answer brought job {job_id}, after job {current.jobs[0]}"
-            late = e.UnfamiliarJobId(why=why, jobs=(*current.jobs, job_id))
-        contract = self.shop.contract_of(current.contract_digest)
-        unfenced = replace(
-            write,
-            evidence=late,
-            fence=None,
-            basis=None,
-            live=False,
-            release=False,
-            reason="the answer came after the lease was lost",
-            plan=lambda op: decide.plan(op, contract, late, write.at, 0.5),
-        )
-        (outcome,) = await self.shop.commits.record(unfenced)
-        if isinstance(outcome, Declined):
-            log.warning("a late answer for %s could not be kept: %s", self.op.operation_id, outcome.error)
-
-    async def _release(self) -> None:
-        self.released = True
-        try:
-            await self.shop.commits.run(
-                lambda: self.shop.store.release(self.shop.name, [(self.op.operation_id, self.held.epoch)])
-            )
-        except StoreUnavailable as error:
-            log.warning("the lease of %s is left to expire: %s", self.op.operation_id, error)
-
-    # --- calling --------------------------------------------------------------------------------------------
-
-    async def within_lease(self, request: Request) -> Request:
-        """Cut the call's time so that it ends before the lease does; renew first where little is left (I12)."""
-        shop = self.shop
-        lease = shop.lease.total_seconds()
-        margin = min(1.0, lease / 10)
-        left = self.held.ends - shop.clock.monotonic()
-        if left < min(request.timeout.total_seconds() + margin, lease * 0.75):
-            await self.renew()
-            left = self.held.ends - shop.clock.monotonic()
-        allowed = left - margin
-        if allowed <= 0:
-            raise Dropped("the lease ends before a call could")
-        return replace(request, timeout=min(request.timeout, timedelta(seconds=allowed)))
-
-    async def renew(self) -> None:
-        """Extend the lease. Raises Dropped where it is no longer ours."""
-        before = self.shop.clock.monotonic()
-        key = (self.op.operation_id, self.held.epoch)
-        kept = await self.shop.commits.run(
-            lambda: self.shop.store.renew(self.shop.name, [key], self.shop.lease, self.shop.clock.now())
-        )
-        if self.op.operation_id not in kept:
-            self.held.lost = True
-            raise Dropped("the lease could not be renewed")
-        self.held.ends = before + self.shop.lease.total_seconds()
-
-    def keep(self, outcome: Answer | Failure, contract: Contract) -> StoredAnswer | None:
-        """Sanitise and cap an answer for storage; None where there is no body to keep."""
-        return kept(outcome, contract, self.shop.redactor())
-
-    async def permitted(
-        self,
-        action: Action,
-        request: Request,
-        *,
-        strategy: str | None = None,
-        may_create: bool = False,
-        digest: str | None = None,
-    ) -> tuple[Request, str]:
-        """Commit the permit of an effectful call and return the request, cut to the lease, and its call id."""
-        request = await self.within_lease(request)
-        call_id = new_id("call")
-        attempts = self.op.attempts
-        sent = e.CallSent(
-            call_id=call_id,
-            action=action,
-            method=request.method,
-            url=redact.mask_url(request.url),
-            attempt=getattr(attempts, action.value) + 1,
-            request_sha256=digest,
-            strategy=strategy,
-            may_create=may_create,
-        )
-        await self.record(sent, f"call:{call_id}", live=True)
-        return await self.within_lease(request), call_id
-
-    async def send(self, request: Request, call_id: str, *, undone: Callable[[str], e.Evidence]) -> Answer | Failure:
-        """Send an effectful request. If we are told to stop meanwhile, record that its fate is unknown."""
-        try:
-            return await self.shop.http.send(request)
-        except asyncio.CancelledError:
-            lost = undone("this worker was stopped before an answer came")
-            await asyncio.shield(self.record(lost, f"call:{call_id}", release=True))
-            raise
-
-    async def settle(self, reading: answers.Reading, call_id: str, kept: StoredAnswer | None, *, release: bool) -> None:
-        """Record what an answer means; credentials that were refused pause the provider first."""
-        if reading.credentials:
-            await self.shop.pause(self.op.contract, getattr(reading.evidence, "why", "credentials refused"))
-        await self.record(reading.evidence, f"call:{call_id}", answer=kept, release=release)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from opledger.edges.clock import new_id
 from opledger.rules import answers, requests
 from opledger.rules import evidence as e
 from opledger.rules.calls import Answer
 from opledger.rules.contract import Contract
 from opledger.rules.model import Means, State
+from opledger.worker.hand import Hand
 from opledger.worker.keep import document_of
 
-if TYPE_CHECKING:
-    from opledger.worker.drive import Drive
 
-
-async def observe(drive: Drive, contract: Contract) -> None:
+async def observe(drive: Hand, contract: Contract) -> None:
     """One status read, recorded after the answer. A final success keeps the lease: collecting follows at once."""
     request = await drive.within_lease(requests.observe(drive.op, contract))
     call_id = new_id("call")
