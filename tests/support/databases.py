@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -81,24 +82,36 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def fresh_sqlite(template: Path, folder: Path) -> str:
+    """A fresh ledger in a file, for fixtures of any scope."""
+    path = folder / "ledger.db"
+    shutil.copy(template, path)
+    path.chmod(0o600)
+    return f"sqlite:///{path}"
+
+
+@contextmanager
+def fresh_postgres(server: str) -> Iterator[str]:
+    """A fresh ledger on the server, for fixtures of any scope."""
+    name = f"opledger_{os.getpid()}_{next(_numbers)}"
+    with admin(server) as session:
+        session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{TEMPLATE}"')
+    yield with_database(server, name)
+    with admin(server) as session:
+        session.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
 @pytest.fixture
 def sqlite_url(tmp_path: Path, sqlite_template: Path) -> str:
     """A fresh ledger in a file."""
-    path = tmp_path / "ledger.db"
-    shutil.copy(sqlite_template, path)
-    path.chmod(0o600)
-    return f"sqlite:///{path}"
+    return fresh_sqlite(sqlite_template, tmp_path)
 
 
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """A fresh ledger on the server."""
-    name = f"opledger_{os.getpid()}_{next(_numbers)}"
-    with admin(postgres_server) as session:
-        session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{TEMPLATE}"')
-    yield with_database(postgres_server, name)
-    with admin(postgres_server) as session:
-        session.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with fresh_postgres(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

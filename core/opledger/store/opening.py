@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ClauseElement, insert, select
+from sqlalchemy import ClauseElement, and_, insert, or_, select
 
 from opledger.errors import BodyConflict, ConfigWrong, OpledgerError
 from opledger.rules.model import Operation, StoredRequest
 from opledger.rules.projection import Entry, project
 from opledger.store import encoding, rows
-from opledger.store.recording import Outcome, records, seal, store_events, unstorable
+from opledger.store.recording import Outcome, seal, store_events, unstorable
 from opledger.store.statements import Tongue, Tx
 from opledger.store.tables import CONTRACT, OPERATION, REQUEST
 from opledger.store.values import Declined, Opening, Recorded, TokenTaken
@@ -21,13 +21,16 @@ StepKey = tuple[str, str]  # task, step
 TokenKey = tuple[str, str]  # contract, token
 
 
-def _with_steps(tongue: Tongue) -> ClauseElement:
-    return select(OPERATION).where(tongue.among(OPERATION.c.task, "tasks"), OPERATION.c.step.is_not(None))
-
-
-def _with_tokens(tongue: Tongue) -> ClauseElement:
+def _like(tongue: Tongue) -> ClauseElement:
+    """Everything that some new operations could clash with. One statement: between two, another process may commit."""
     o = OPERATION.c
-    return select(o.contract, o.idempotency_token, o.operation_id).where(tongue.among(o.idempotency_token, "tokens"))
+    return select(OPERATION).where(
+        or_(
+            tongue.among(o.operation_id, "ids"),
+            and_(tongue.among(o.task, "tasks"), o.step.is_not(None)),
+            tongue.among(o.idempotency_token, "tokens"),
+        )
+    )
 
 
 def _pinned(tongue: Tongue) -> ClauseElement:
@@ -76,16 +79,21 @@ def open_all(tx: Tx, openings: Sequence[Opening]) -> list[Outcome]:
 
 def _look(tx: Tx, openings: Sequence[Opening]) -> _Ledger:
     several = tx.tongue.several
-    found = [rows.from_row(row) for row in tx.all(records, ids=several({o.operation_id for o in openings}))]
-    tasks = {o.evidence.task for o in openings if o.evidence.task is not None}
-    steps = [rows.from_row(row) for row in tx.all(_with_steps, tasks=several(tasks))] if tasks else []
-    tokens = {o.evidence.token for o in openings if o.evidence.token is not None}
-    held = tx.all(_with_tokens, tokens=several(tokens)) if tokens else []
-    digests = tx.all(_pinned, digests=several({o.evidence.contract_digest for o in openings}))
+    wishes = [opening.evidence for opening in openings]
+    found = [
+        rows.from_row(row)
+        for row in tx.all(
+            _like,
+            ids=several({opening.operation_id for opening in openings}),
+            tasks=several({wish.task for wish in wishes if wish.task is not None}),
+            tokens=several({wish.token for wish in wishes if wish.token is not None}),
+        )
+    ]
+    digests = tx.all(_pinned, digests=several({wish.contract_digest for wish in wishes}))
     return _Ledger(
-        {operation.operation_id: operation for operation in found},
-        {(operation.task or "", operation.step or ""): operation for operation in steps},
-        {(contract, token): operation_id for contract, token, operation_id in held},
+        {one.operation_id: one for one in found},
+        {(one.task, one.step): one for one in found if one.task is not None and one.step is not None},
+        {(one.contract, one.idempotency_token): one.operation_id for one in found if one.idempotency_token is not None},
         {row[0] for row in digests},
     )
 

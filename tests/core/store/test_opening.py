@@ -7,7 +7,7 @@ import pytest
 
 from opledger.errors import BodyConflict, ConfigWrong, Refused
 from opledger.rules.model import State
-from opledger.store import Recorded, Store, TokenTaken
+from opledger.store import Opening, Recorded, Store, TokenTaken
 from tests.core.store.making import (
     T0,
     after,
@@ -138,23 +138,30 @@ def test_an_approval_waits_without_deadlines(store: Store) -> None:
 
 
 def test_many_processes_submit_one_wish(store: Store, second: Store) -> None:
-    """Whoever is first, all get the same operation, and it has one first event."""
-    wish = opening(1, task="t", step="s")
-    barrier = threading.Barrier(4)
-    outcomes: list[object] = []
+    """Whoever is first, all get the same operation; tried often, because the gap that matters is narrow."""
+    for number in range(25):
+        wish = opening(number, task=f"t{number}", step="s")
+        barrier = threading.Barrier(4)
+        outcomes: list[object] = []
 
-    def submit(through: Store, name: str) -> None:
-        barrier.wait()
-        outcomes.extend(through.open_many([replace(wish, operation_id=name)]))
+        def submit(
+            through: Store,
+            name: str,
+            wish: Opening = wish,
+            barrier: threading.Barrier = barrier,
+            outcomes: list[object] = outcomes,
+        ) -> None:
+            barrier.wait()
+            outcomes.extend(through.open_many([replace(wish, operation_id=name)]))
 
-    pairs = [(store, "op_a"), (second, "op_b"), (store, "op_a"), (second, "op_b")]
-    threads = [threading.Thread(target=submit, args=pair) for pair in pairs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    records = [outcome for outcome in outcomes if isinstance(outcome, Recorded)]
-    assert len(records) == 4
-    assert sum(not outcome.existing for outcome in records) == 1
-    assert len({outcome.operation.operation_id for outcome in records}) == 1
-    assert sum(store.queries.counts().values()) == 1
+        pairs = [(store, f"op_a{number}"), (second, f"op_b{number}")] * 2
+        threads = [threading.Thread(target=submit, args=pair) for pair in pairs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        records = [outcome for outcome in outcomes if isinstance(outcome, Recorded)]
+        assert len(records) == 4, outcomes
+        assert sum(not outcome.existing for outcome in records) == 1
+        assert len({outcome.operation.operation_id for outcome in records}) == 1
+        assert sum(store.queries.counts().values()) == number + 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from opledger.store import Store, claims, queries, recording
+from opledger.store import Store, claims, opening, queries, recording
 from opledger.store.statements import Recipe, Tx
 from opledger.store.values import Filter
 from tests.core.store.making import CONTRACT, T0, after, claim, opened
+from tests.support.databases import fresh_postgres, fresh_sqlite
 
 HOT: dict[str, Recipe] = {
     "due": claims.due,
@@ -21,6 +23,7 @@ HOT: dict[str, Recipe] = {
     "heads": recording.heads,
     "records": recording.records,
     "job holders": recording._job_holders,
+    "clashes": opening._like,
     "take": claims._take,
     "give back": claims._give_back,
     "give back all": claims._give_back_all,
@@ -34,9 +37,20 @@ VALUES: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def big(store: Store) -> Store:
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def big(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """Enough rows, of enough contracts, that a scan would show."""
+    if request.param == "sqlite":
+        template = request.getfixturevalue("sqlite_template")
+        with Store.open(fresh_sqlite(template, tmp_path_factory.mktemp("big"))) as store:
+            yield _filled(store)
+        return
+    with fresh_postgres(request.getfixturevalue("postgres_server")) as url, Store.open(url) as store:
+        yield _filled(store)
+
+
+def _filled(store: Store) -> Store:
+    store.pin_contract(CONTRACT)
     for contract in ("reports", "payouts", "renders"):
         opened(store, 300, contract=contract, due=after(3600))
     claim(store, now=after(3600), limit=20)
@@ -55,7 +69,7 @@ def plan_of(store: Store, recipe: Recipe) -> str:
             prefix = "EXPLAIN QUERY PLAN "
         statement = tx.prepared(recipe)
         several = tx.tongue.several(["a", "b"])
-        values = {**VALUES, "ids": several, "jobs": several}
+        values = {**VALUES, **dict.fromkeys(("ids", "jobs", "tasks", "tokens"), several)}
         tx.cursor.execute(prefix + statement.text, statement.values(values))
         return "\n".join(str(row[-1]) for row in tx.cursor.fetchall())
 

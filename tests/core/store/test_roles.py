@@ -7,7 +7,7 @@ import pytest
 
 from opledger.errors import SchemaMismatch, StoreUnavailable
 from opledger.rules.model import State
-from opledger.store import Store, open_database, roles_sql, schema
+from opledger.store import Answer, Store, open_database, roles_sql, schema
 from tests.core.store.making import (
     CONTRACT,
     LEASE,
@@ -20,7 +20,7 @@ from tests.core.store.making import (
     sent,
     write,
 )
-from tests.support.databases import admin, as_role, with_database
+from tests.support.databases import admin, as_role, fresh_postgres, with_database
 
 pytestmark = pytest.mark.postgres
 
@@ -57,17 +57,18 @@ FORBIDDEN = [
 ]
 
 
-@pytest.fixture
-def url(postgres_url: str) -> Iterator[str]:
-    """A database with the three roles."""
-    with admin(postgres_url) as session:
-        script = roles_sql(OWNER, WORKER, READER)
-        session.execute(script)
-        session.execute(script)  # it may be run again at any time
-    yield postgres_url
-    with admin(postgres_url) as session:
-        for role in (OWNER, WORKER, READER):
-            session.execute(f"REASSIGN OWNED BY {role} TO postgres; DROP OWNED BY {role}")
+@pytest.fixture(scope="module")
+def url(postgres_server: str) -> Iterator[str]:
+    """A database with the three roles; what is refused changes nothing, so that one serves all tests."""
+    with fresh_postgres(postgres_server) as fresh:
+        with admin(fresh) as session:
+            script = roles_sql(OWNER, WORKER, READER)
+            session.execute(script)
+            session.execute(script)  # it may be run again at any time
+        yield fresh
+        with admin(fresh) as session:
+            for role in (OWNER, WORKER, READER):
+                session.execute(f"REASSIGN OWNED BY {role} TO CURRENT_USER; DROP OWNED BY {role}")
 
 
 @pytest.fixture
@@ -84,11 +85,13 @@ def test_a_worker_can_do_all_its_work(store: Store) -> None:
     store.heartbeat("w1", "host", 1, T0)
     store.pause_provider("reports", "ana", "night", T0)
     store.resume_provider("reports", "ana", "day", T0)
-    (claimed,) = claim(store)
+    claimed = store.claim_one(operation.operation_id, "w1", LEASE, T0)
+    assert claimed is not None
+    assert claim(store, limit=1) is not None
     fence = fence_of(claimed)
     assert store.renew("w1", [(operation.operation_id, fence.epoch)], LEASE, T0)
     store.record_many([write(operation, sent(), fence=fence, live=True)])
-    store.record_many([write(operation, accepted("j1"), fence=fence)])
+    store.record_many([write(operation, accepted("j1"), fence=fence, answer=Answer.of(b"{}"))])
     assert store.release("w1", [(operation.operation_id, fence.epoch)])
     store.farewell("w1")
     assert store.get(operation.operation_id).state is State.ACCEPTED
@@ -141,8 +144,7 @@ def test_a_worker_may_not_migrate_and_says_who_must(postgres_server: str) -> Non
 
 def test_the_owner_can_still_migrate(url: str) -> None:
     """Roles must not lock out the one who upgrades."""
-    with Store.open(as_role(url, OWNER)) as store:
-        assert store.queries.counts() == {}
+    Store.open(as_role(url, OWNER)).close()
     with admin(as_role(url, OWNER)) as session:
         session.execute("ALTER TABLE operation ADD COLUMN later text")
         session.execute(f"UPDATE {schema.VERSION_TABLE} SET version_num = version_num")
