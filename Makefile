@@ -35,8 +35,8 @@ format: $(READY)  ## rewrite the code in the one format, mend what ruff can mend
 bench: $(READY)  ## speed, as ratios measured side by side in one run
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-screenshots:  ## pictures of the console (nothing to draw yet)
-	@echo "There are no pictures yet: the console has no screens to draw. They will be made from the demo's seeded data."
+screenshots:  ## pictures of the console (not there yet)
+	@echo "There are no pictures yet. They come with the console's other screens, drawn from the demo's seeded data."
 
 wheel: $(READY)  ## build the wheel into dist/
 	@$(BIN)/python -m hatchling build -t wheel
