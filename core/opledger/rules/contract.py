@@ -194,6 +194,8 @@ class Limits:
     concurrency: int = 20
     rate: float | None = None  #: calls a second
     throttled_when: Condition | None = None  #: None = status 429
+    error_budget: int = 50  #: calls that may fail in a row before the provider is paused; 0 = never
+    error_window: timedelta = timedelta(minutes=2)  #: and for how long at least, without one good answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,8 @@ def _limits(table: Table | None) -> Limits:
         concurrency=table.value("concurrency", default.concurrency, v.integer(1, 100_000)),
         rate=table.value("rate", default.rate, v.rate),
         throttled_when=table.value("throttled_when", None, v.over_answer),
+        error_budget=table.value("error_budget", default.error_budget, v.integer(0, 1_000_000)),
+        error_window=table.value("error_window", default.error_window, v.duration),
     )
     table.done()
     return read

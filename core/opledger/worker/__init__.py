@@ -21,6 +21,7 @@ from opledger.edges.secrets import SecretResolver
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UnknownOperation
 from opledger.rules.contract import Contract
 from opledger.rules.contract_file import parse
+from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDelivered, ReadFailed
 from opledger.rules.model import Actor, ActorKind, Operation
 from opledger.rules.redact import Redactor
 from opledger.store import Claim, Claimed, Store
@@ -175,13 +176,16 @@ class Worker:
         """
         now = self.clock.now()
         self._paused = self.store.paused()
+        self._limits.pauses(self._paused, self.clock.monotonic())
         room = self._limits.room(self.clock.monotonic())
-        full = {contract for contract, left in room.items() if left <= 0}
-        self._due_at = self.store.next_due(now, self._paused, full)
+        # A provider without room is treated as a paused one: deadlines that have passed need no call and are kept.
+        held = {*self._paused, *(contract for contract, left in room.items() if left <= 0)}
+        self._due_at = self.store.next_due(now, held)
         if self._due_at is None or (self._due_at > now and not writing):
             return None
         self._claimed_at = self.clock.monotonic()
-        return Claim(self.name, limit, self.lease, now, self._paused, full, room)
+        free = {contract: left for contract, left in room.items() if left > 0}
+        return Claim(self.name, limit, self.lease, now, paused=held, room=free)
 
     def _start(self, claimed: Claimed) -> None:
         operation = claimed.operation
@@ -309,6 +313,7 @@ class Worker:
             pause=self._pause,
             redactor=self._current_redactor,
             planned=self._planned,
+            fared=self._fared,
             leaving=lambda: self._stop is not None and self._stop.is_set(),
         )
 
@@ -346,6 +351,19 @@ class Worker:
         actor = Actor(self.name, ActorKind.WORKER)
         now = self.clock.now()
         await self._commits.run(lambda: self.store.pause_provider(contract, actor.name, reason, now))
+
+    async def _fared(self, contract: Contract, evidence: Evidence) -> None:
+        """Count what a call to a provider brought, and pause the provider once its error budget is spent."""
+        if isinstance(evidence, CallLost | NotDelivered | ReadFailed | Inconclusive):
+            if isinstance(evidence, ReadFailed) and evidence.code not in ("read_failed", "result"):
+                return  # an answer that makes sense: not there yet, gone, throttled
+            if isinstance(evidence, Inconclusive) and (evidence.absent or evidence.status is not None):
+                return
+            why = self._limits.failed(contract, self.clock.monotonic())
+            if why is not None:
+                await self._pause(contract.name, f"error budget: {why}; the last: {evidence.why}")
+        else:
+            self._limits.worked(contract.name)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
         """On a thread of its own: wake the loop whenever another process wrote to the ledger."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -59,6 +59,7 @@ class Workshop:
     pause: Callable[[str, str], Any]
     redactor: Callable[[], redact.Redactor]
     planned: Callable[[Operation], None]
+    fared: Callable[[Contract, e.Evidence], Awaitable[None]]
     leaving: Callable[[], bool]
 
     @property
@@ -285,4 +286,5 @@ class Hand:
         """Record what an answer means; credentials that were refused pause the provider first."""
         if reading.credentials:
             await self.shop.pause(self.op.contract, getattr(reading.evidence, "why", "credentials refused"))
+        await self.shop.fared(self.shop.contract_of(self.op.contract_digest), reading.evidence)
         await self.record(reading.evidence, f"call:{call_id}", answer=kept, release=release)
