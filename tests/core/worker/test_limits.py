@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from opledger.rules.contract import Contract, Limits
 from opledger.rules.contract_file import parse
@@ -14,7 +15,7 @@ from opledger.worker.limits import Limits as Counted
 BASE = parse(contract_text("v1", "http://127.0.0.1:1"), environment={})
 
 
-def contract(**limits: object) -> Contract:
+def contract(**limits: Any) -> Contract:
     """A contract with these limits."""
     return replace(BASE, limits=replace(Limits(), **limits))
 
