@@ -13,7 +13,7 @@ tables, schema, migrations, guards, roles   what stands in the database, and who
 
 from __future__ import annotations
 
-from opledger.store.engine import Database, open_database
+from opledger.store.engine import Database, open_database, restore_guards
 from opledger.store.queries import Queries
 from opledger.store.roles import roles_sql
 from opledger.store.store import Store
@@ -55,5 +55,6 @@ __all__ = [
     "WorkerLife",
     "Write",
     "open_database",
+    "restore_guards",
     "roles_sql",
 ]

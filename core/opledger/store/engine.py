@@ -52,6 +52,23 @@ def open_database(url: str, *, read_only: bool = False, create: bool = True) -> 
     return database
 
 
+def restore_guards(url: str) -> None:
+    """Make the journal's guards anew, after somebody has found out why they were gone.
+
+    Needs the owner's login on PostgreSQL. Raises StoreUnavailable and ConfigWrong as `open_database` does.
+    """
+    side = _side(url, read_only=False)
+    side.prepare(create=False)
+    try:
+        schema.reinstall_guards(side)
+    except DBAPIError as error:
+        cause = error.orig or error
+        trouble = side.diagnose(cause, None)
+        if trouble is None:
+            raise
+        raise StoreUnavailable(trouble.sentence) from error
+
+
 def _side(url: str, *, read_only: bool) -> SqliteFile | PostgresServer:
     try:
         parsed = make_url(url)
@@ -99,7 +116,7 @@ class Database:
                 if gone:
                     raise StoreUnavailable(
                         f"the guards of the journal in {self.name} were removed or changed ({', '.join(gone)}): "
-                        "find out by whom, run `opledger audit verify`, and restore them (see the README)"
+                        "find out by whom, run `opledger audit verify`, then restore them (see the README)"
                     )
 
     def _stale(self, cursor: Any, *, may_change: bool) -> bool:
@@ -153,6 +170,7 @@ class Database:
         return None if info is None else info.backend_pid
 
     def _once(self, work: Work[T]) -> T:
+        self.side.present()
         if self._writer is None:
             self._writer = self.side.writing(self._ready())
         cursor = self._writer.cursor()
@@ -250,6 +268,7 @@ class Database:
         return self._readers
 
     def _on_reader(self, work: Callable[[Any], T]) -> T:
+        self.side.present()
         connection = self._ready().raw_connection()
         try:
             cursor = connection.cursor()

@@ -37,6 +37,9 @@ class PostgresServer:
     def prepare(self, *, create: bool) -> None:
         """Nothing: the database is made by its administrator."""
 
+    def present(self) -> None:
+        """Nothing: a session knows its database."""
+
     def _engine(self, **how: Any) -> Engine:
         session = _SESSION + (" -c default_transaction_read_only=on" if self.read_only else "")
         arguments = {"options": session, "connect_timeout": 5, "application_name": "opledger", "autocommit": True}

@@ -102,3 +102,13 @@ def migrate(side: Any) -> None:
         raise
     finally:
         engine.dispose()
+
+
+def reinstall_guards(side: Any) -> None:
+    """Make all guards anew, in one transaction."""
+    engine = side.migrating()
+    try:
+        with engine.begin() as connection:
+            guards.install(side.kind, connection.exec_driver_sql)
+    finally:
+        engine.dispose()

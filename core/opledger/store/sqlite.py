@@ -75,6 +75,7 @@ class SqliteFile:
         self.read_only = read_only
         self.name = str(path)
         self._immutable = False
+        self._identity: tuple[int, int] | None = None
 
     def prepare(self, *, create: bool) -> None:
         """Make the file where it may be made.
@@ -96,6 +97,22 @@ class SqliteFile:
             raise StoreUnavailable(
                 f"there is no database at {self.name}; check the path, or submit something to make one"
             )
+
+    def present(self) -> None:
+        """Check that the path still leads to the file that was opened.
+
+        SQLite would go on writing into a file that was removed or replaced, and acknowledge what nobody can find
+        again. Raises StoreUnavailable.
+        """
+        try:
+            status = self.path.stat()
+        except OSError as error:
+            raise StoreUnavailable(f"the database {self.name} is gone; put it back or restart") from error
+        identity = (status.st_dev, status.st_ino)
+        if self._identity is None:
+            self._identity = identity
+        if self._identity != identity:
+            raise StoreUnavailable(f"the database {self.name} was replaced by another file; restart to use that one")
 
     def _make(self) -> None:
         for folder in reversed([self.path.parent, *self.path.parent.parents]):
@@ -147,7 +164,7 @@ class SqliteFile:
                 )
         if writing:
             connection.execute("PRAGMA cache_size=-16000")  # 16 MB: the pages that a batch of polls touches
-            connection.execute("PRAGMA wal_autocheckpoint=2000")
+            connection.execute("PRAGMA wal_autocheckpoint=1000")
             connection.execute("PRAGMA journal_size_limit=67108864")
         else:
             connection.execute("PRAGMA query_only=1")

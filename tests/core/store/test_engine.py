@@ -294,6 +294,21 @@ def test_a_full_disk_is_one_sentence_and_no_half_write(ledger: Store) -> None:
     assert all(isinstance(outcome, Recorded) for outcome in ledger.record_many(big))
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_a_file_that_was_taken_away_is_not_written_to(ledger: Store, replaced: bool) -> None:
+    """SQLite would acknowledge writes into a file that no path leads to any more."""
+    (operation,) = opened(ledger)
+    path = path_of(ledger)
+    path.rename(path.with_suffix(".old"))
+    if replaced:
+        shutil.copy(path.with_suffix(".old"), path)
+    for attempt in (lambda: ledger.record_many([write(operation, sent())]), lambda: ledger.get(operation.operation_id)):
+        with pytest.raises(StoreUnavailable, match="another file" if replaced else "is gone"):
+            attempt()
+    path.with_suffix(".old").replace(path)
+    assert operation_of(ledger.record_many([write(operation, sent())])[0]).version == 2
+
+
 def test_an_interrupted_transaction_leaves_no_lock(ledger: Store) -> None:
     """B46: two hundred interruptions in the middle of writing and reading, then one normal operation."""
     (operation,) = opened(ledger)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from opledger.errors import StoreUnavailable
-from opledger.store import Store, guards, open_database
+from opledger.store import Store, guards, open_database, restore_guards
 from tests.core.store.making import CONTRACT, bound, opened
 from tests.support.databases import admin, as_role, with_database
 
@@ -200,6 +200,22 @@ def test_the_owner_of_the_table_has_no_right_to_change_rows(postgres_server: str
     for statement in ("UPDATE event SET actor = ''", "DELETE FROM event", "TRUNCATE event"):
         with admin(url) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute(statement)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def test_guards_can_be_restored(request: pytest.FixtureRequest, kind: str) -> None:
+    """Once somebody knows why they were gone, the ledger must be usable again."""
+    url = str(request.getfixturevalue("sqlite_url" if kind == "sqlite" else "postgres_url"))
+    if kind == "sqlite":
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("DROP TRIGGER event_no_delete")
+    else:
+        with admin(url) as session:
+            session.execute("DROP TRIGGER event_no_change ON event")
+    with pytest.raises(StoreUnavailable):
+        open_database(url)
+    restore_guards(url)
+    open_database(url).close()
 
 
 def test_the_guards_are_written_in_one_place(tmp_path: Path) -> None:
