@@ -76,7 +76,7 @@ class OperationRow(Base, table=True):
         _index("operation_deadline", "contract", "deadline_at", where="deadline_at IS NOT NULL"),
         _index("operation_job", "remote_job_id", "contract", where="remote_job_id IS NOT NULL", unique=True),
         _index("operation_token", "idempotency_token", "contract", where="idempotency_token IS NOT NULL", unique=True),
-        _index("operation_step", "task", "step", where="task IS NOT NULL AND step IS NOT NULL", unique=True),
+        _index("operation_step", "task", "step", where="task IS NOT NULL", unique=True),
         _index("operation_attention", "attention_code", "created_at", where="attention_code IS NOT NULL"),
         _index("operation_state", "state", "created_at"),
         _index("operation_created", "created_at"),

@@ -141,6 +141,7 @@ def test_a_look_costs_the_same_whatever_waits(sqlite_url: str) -> None:
         (Filter(states=("observing",)), "operation_state"),
         (Filter(attention_code="gone"), "operation_attention"),
         (Filter(text="job_7"), "operation_job"),
+        (Filter(task="t"), "operation_step"),
     ],
 )
 def test_pages_for_people_start_at_an_index(sqlite_url: str, wanted: Filter, index: str) -> None:

@@ -97,9 +97,7 @@ def upgrade() -> None:
     )
     op.create_index("operation_short", "operation", ["short_id"])
     op.create_index("operation_state", "operation", ["state", "created_at"])
-    _partial_index(
-        "operation_step", "operation", ["task", "step"], "task IS NOT NULL AND step IS NOT NULL", unique=True
-    )
+    _partial_index("operation_step", "operation", ["task", "step"], "task IS NOT NULL", unique=True)
     _partial_index(
         "operation_token", "operation", ["idempotency_token", "contract"], "idempotency_token IS NOT NULL", unique=True
     )
