@@ -134,12 +134,12 @@ def _read(run: Run, file: str) -> Contract:
 
 
 def _problems(report: dict[str, Any]) -> Iterable[str]:
-    from opledger.rules.plain import clean
+    from opledger.cli import text
 
-    yield f"{clean(report['name'])} is not a contract that can be used:"
+    yield from text.wrapped(f"{report['name']} is not a contract that can be used:")
     for wrong in report["errors"]:
         line = f"line {wrong['line']}: " if wrong["line"] is not None else ""
-        yield f"  {line}{clean(wrong['key'])}: {clean(wrong['message'])}"
+        yield from text.wrapped(f"{line}{wrong['key']}: {wrong['message']}", "  ")
 
 
 def probe(run: Run, file: Annotated[str, typer.Argument(help="A contract file.")]) -> None:

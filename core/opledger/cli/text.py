@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -99,6 +100,14 @@ def table(heads: Row, rows: Sequence[Row], *, stretch: int, styled: Mapping[int,
         yield line(row, styled or {})
 
 
+def wrapped(text: str, indent: str = "") -> Iterable[str]:
+    """Break a sentence into lines that fit the terminal; a long word stays whole, so that it can be copied."""
+    room = max(shutil.get_terminal_size((80, 24)).columns, 40)
+    wrapper = textwrap.TextWrapper(room, initial_indent=indent, subsequent_indent=indent)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    return wrapper.wrap(clean(text))
+
+
 def listing(operations: Sequence[Operation], now: datetime) -> Iterable[str]:
     """Return the table of `list`."""
     if not operations:
@@ -188,7 +197,7 @@ def explanation(found: Explanation) -> Iterable[str]:
     """Return an explanation in sentences."""
     op = found.operation
     yield f"{clean(op.operation_id)} is {state_word(op.state)}."
-    yield clean(found.why)
+    yield from wrapped(found.why)
     if found.evidence:
         numbers = ", ".join(str(seq) for seq in found.evidence)
         yield f"Evidence: event {numbers}; see: opledger events {short(op.operation_id)}"
@@ -204,10 +213,10 @@ def choices(options: Iterable[Any], op: Operation) -> Iterable[str]:
         empty = False
         needs = "".join(f" --{need} …" for need in option.needs)
         yield f"  --as {option.choice}{needs}  leads to {option.to}"
-        yield f"      {clean(option.consequence)}"
-        yield f"      Sends: {clean(option.sends)}" if option.sends else "      Sends nothing."
+        yield from wrapped(option.consequence, "      ")
+        yield from wrapped(f"Sends: {option.sends}" if option.sends else "Sends nothing.", "      ")
         if option.jobs:
-            yield f"      Jobs: {', '.join(clean(job) for job in option.jobs)}"
+            yield from wrapped(f"Jobs: {', '.join(option.jobs)}", "      ")
     if empty:
         yield f"Nothing is to be decided about {short(op.operation_id)} in {op.state}."
 
@@ -219,7 +228,7 @@ def steps(events: Sequence[Event]) -> Iterable[str]:
         yield f"{event.seq:>4}  {to_rfc3339(event.at)}  {start} -> {_end(event)}"
         yield f"      {event.kind} by {clean(event.actor)} because of {clean(event.cause)}"
         if event.reason:
-            yield f"      Reason: {clean(event.reason)}"
+            yield from wrapped(f"Reason: {event.reason}", "      ")
 
 
 def _end(event: Event) -> str:
@@ -232,7 +241,7 @@ def journal(events: Sequence[Event]) -> Iterable[str]:
     for event in events:
         change = f"  {event.from_state or '(new)'} -> {_end(event)}" if event.to_state is not None else ""
         yield f"{event.seq:>4}  {to_rfc3339(event.at)}  {event.kind} by {clean(event.actor)}{change}"
-        yield f"      because of {clean(event.cause)}{': ' + clean(event.reason) if event.reason else ''}"
+        yield from wrapped(f"because of {event.cause}{': ' + event.reason if event.reason else ''}", "      ")
         for name, value in (event.data or {}).items():
             shown = value if isinstance(value, str) else jsontext.dumps_inert(value)
             yield f"      {clean(name)} = {clean(shown, limit=400)}"
@@ -245,7 +254,7 @@ def guarantees(report: Mapping[str, Any]) -> Iterable[str]:
         yield f"{part}:"
         for name, value in report[part].items():
             shown = value if isinstance(value, str) else jsontext.dumps_inert(value)
-            yield f"  {clean(name)}: {clean(shown)}"
+            yield from wrapped(f"{name}: {shown}", "  ")
     yield "gaps:" if report["gaps"] else "gaps: none"
     for gap in report["gaps"]:
-        yield f"  - {clean(gap)}"
+        yield from wrapped(f"- {gap}", "  ")

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from opledger import config
+from opledger.errors import ConfigWrong
 from opledger.rules.model import to_rfc3339
 from opledger.store import Store
 
@@ -58,7 +59,11 @@ def _clocks(store: Store, now: datetime) -> Iterator[Check]:
 
 
 def _contracts(settings: config.Settings) -> Iterator[Check]:
-    files = config.list_contracts(settings)
+    try:
+        files = config.list_contracts(settings)
+    except ConfigWrong as error:
+        yield Check("contracts", False, error.message)
+        return
     for file in files:
         if file.error is not None:
             yield Check(f"contract {file.name}", False, file.error.message)

@@ -305,6 +305,9 @@ def test_the_doctor_says_what_is_wrong(terminal: Terminal, monkeypatch: pytest.M
     cured = terminal("doctor")
     assert cured.code == 0
     assert "hunter2" not in cured.out
+    monkeypatch.setenv("OPLEDGER_CONTRACTS", "nowhere")
+    lost = terminal("doctor", "--json")
+    assert (lost.code, [check["name"] for check in lost.json["checks"] if not check["ok"]]) == (3, ["contracts"])
     gone = terminal("doctor", "--json", "--db", "sqlite:////dev/null/x.db")
     assert (gone.code, gone.json["ok"]) == (5, False)
     assert gone.json["checks"][0]["name"] == "database"

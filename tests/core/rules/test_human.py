@@ -145,18 +145,18 @@ def test_a_cancel_that_was_sent_is_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "state",
+    ("state", "says"),
     [
-        State.RESULT_COLLECTING,
-        State.RESULT_UNAVAILABLE,
-        State.RESULT_VALIDATION_FAILED,
-        State.CONTRACT_VIOLATION,
-        *sorted(TERMINAL),
+        (State.RESULT_COLLECTING, "result_collecting: the job has succeeded"),
+        (State.RESULT_UNAVAILABLE, "opledger resolve"),
+        (State.RESULT_VALIDATION_FAILED, "opledger resolve"),
+        (State.CONTRACT_VIOLATION, "which job stands"),
+        *((state, rf"has ended \({state}\)") for state in sorted(TERMINAL)),
     ],
 )
-def test_a_cancel_that_can_do_nothing_is_refused(state: State) -> None:
+def test_a_cancel_that_can_do_nothing_is_refused(state: State, says: str) -> None:
     """What has ended cannot be stopped, and a violation is for a person to decide."""
-    with pytest.raises(Refused, match=state):
+    with pytest.raises(Refused, match=says):
         human.cancellation(operation(state, **SENT), contract(), ANA, "req_9")
 
 
