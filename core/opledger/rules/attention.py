@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from opledger.rules import evidence as e
 from opledger.rules.model import FINAL_MEANS, NEEDS_HUMAN, Attention, Means, Operation, State
@@ -68,6 +68,19 @@ def after_undelivered(op: Operation, undone: e.NotDelivered | e.Throttled, at: d
     if op.failures + 1 < PERSISTENT or op.attention is not None:
         return op.attention
     return Attention("throttled" if isinstance(undone, e.Throttled) else "not_delivered", at, undone.why)
+
+
+def settle_acknowledgement(op: Operation, evidence: e.Evidence, changes: dict[str, Any]) -> None:
+    """Add to the changes of a record who has seen its attention. Another attention, or none, has been seen by nobody.
+
+    The same attention with another sentence is still the one that was seen.
+    """
+    if isinstance(evidence, e.Acknowledged) and op.attention is not None:
+        changes |= {"acknowledged_by": evidence.by, "acknowledged_until": evidence.until}
+    elif op.acknowledged_by is not None and "attention" in changes:
+        after = changes["attention"]
+        if op.attention is None or after is None or (after.code, after.since) != (op.attention.code, op.attention.since):
+            changes |= {"acknowledged_by": None, "acknowledged_until": None}
 
 
 def _since(op: Operation, new: Attention) -> Attention:

@@ -301,9 +301,10 @@ class Decided(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged(Evidence):
-    """A person has seen the attention and works on it."""
+    """A person has seen the attention and works on it. `until` is when that lapses; None: with the attention."""
 
     by: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,6 +303,8 @@ class Operation:
     attempts: Attempts = Attempts()
     last_error: str | None = None
     attention: Attention | None = None
+    acknowledged_by: str | None = None  #: who has seen the attention; forgotten as soon as it is another one
+    acknowledged_until: datetime | None = None  #: when that lapses; None: not before the attention ends
     approvals: tuple[Approval, ...] = ()
     approvals_needed: int = 0
 

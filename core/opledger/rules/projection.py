@@ -73,6 +73,7 @@ def project(before: Operation | None, entry: Entry) -> Operation:
         handler(before, entry, state, changes)
     if state is not before.state:
         _entered(before, entry, state, changes)
+    attention.settle_acknowledgement(before, evidence, changes)
     return replace(before, **changes) if changes else before
 
 
