@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from opledger.errors import OpledgerError
+from opledger.rules.model import Operation
 from opledger_console.desk import SHOWN, Desk
 from opledger_console.messages import Chosen, DetailTaken, LedgerAway, SnapshotTaken
 from opledger_console.text import block
@@ -39,7 +40,7 @@ class OperationsScreen(Screen[None]):
         self._where = where
         self._snapshot: Snapshot | None = None
         self._away: str | None = None
-        self._frozen = False
+        self._held: tuple[Operation, ...] | None = None  #: while frozen: which rows, in which order
 
     def compose(self) -> ComposeResult:
         """The frame, the list, what is under the cursor, the keys."""
@@ -81,13 +82,12 @@ class OperationsScreen(Screen[None]):
     @on(SnapshotTaken)
     def _show(self, message: SnapshotTaken) -> None:
         self._away = None
-        held = self._snapshot if self._frozen else None
         self._snapshot = message.snapshot
         self.query_one(AttentionStrip).show(message.snapshot)
         rows = message.snapshot.operations
-        if held is not None:
+        if self._held is not None:
             fresh = {row.operation_id: row for row in rows}
-            rows = tuple(fresh.get(row.operation_id, row) for row in held.operations)
+            rows = tuple(fresh.get(row.operation_id, row) for row in self._held)
         self.query_one(OperationsTable).show(rows, message.snapshot.taken_at)
         self._note(message.snapshot, len(rows))
         self._frame()
@@ -118,14 +118,14 @@ class OperationsScreen(Screen[None]):
         words = [f"{snapshot.total} operations"]
         if snapshot.total > SHOWN:
             words.append(f"the newest {shown} are listed; opledger list has all")
-        if self._frozen:
+        if self._held is not None:
             words.append("FROZEN: rows stay where they are, f lets them move")
         words += [f"{count} {state}" for state, count in sorted(snapshot.counts.items(), key=lambda pair: -pair[1])]
         self.query_one("#note", Static).update(block("  ·  ".join(words)))
 
     def action_freeze(self) -> None:
         """Hold the rows where they are, while what they say goes on changing."""
-        self._frozen = not self._frozen
+        self._held = self._snapshot.operations if self._held is None and self._snapshot is not None else None
         self.action_look()
 
     def action_next_needing(self) -> None:

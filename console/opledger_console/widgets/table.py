@@ -87,6 +87,9 @@ class OperationsTable(ScrollView, can_focus=True):
             self.cursor_id = self._rows[max(0, min(place, len(self._rows) - 1))].operation_id
         self.refresh()
         self.post_message(Chosen(self.cursor_id))
+        self._show_cursor()
+
+    def _show_cursor(self) -> None:
         if self.cursor_id is not None:
             region = Region(0, self._places[self.cursor_id] + HEADER, self.size.width, 1)
             self.scroll_to_region(region, animate=False, spacing=None, force=True)
@@ -122,8 +125,9 @@ class OperationsTable(ScrollView, can_focus=True):
             self._put_cursor(place)
 
     def on_resize(self) -> None:
-        """Keep the virtual width in step."""
+        """Keep the virtual width in step, and the cursor on the screen."""
         self.virtual_size = Size(self.size.width, len(self._rows) + HEADER)
+        self.call_after_refresh(self._show_cursor)
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the screen."""
