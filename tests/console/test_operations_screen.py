@@ -1,4 +1,4 @@
-"""The operations screen, in a real app without a terminal: what it shows, what keys do, and what hostile text cannot."""
+"""The operations screen, in a real app without a terminal: what it shows, what keys do, what hostile text cannot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opledger_console.screens.operations import OperationsScreen
 from opledger_console.widgets.table import OperationsTable
 from tests.core.ledgers import BODY, Home, accepted, happens, observed, sent
 
-HOSTILE = "\x1b[2J\x9b31m[/red][@click=app.quit]‮\u200bx[bold"
+HOSTILE = "\x1b[2J\x9b31m[/red][@click=app.quit]\u202e\u200bx[bold"
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
@@ -73,6 +73,7 @@ async def test_it_says_what_needs_a_person_at_every_size(app: ConsoleApp, size: 
 async def test_hostile_text_reaches_the_screen_as_text_only(app: ConsoleApp) -> None:
     """No control byte, no markup, no action: what a provider sends is shown, and does nothing."""
     async with app.run_test(size=(200, 60)) as pilot:
+        text = await shown(pilot)
         for key in ("g", "j", "j", "k"):
             await pilot.press(key)
             text = await shown(pilot)
