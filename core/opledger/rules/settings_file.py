@@ -12,6 +12,7 @@ from opledger.errors import ConfigWrong
 from opledger.rules import contract_values as v
 from opledger.rules.contract import ContractProblem
 from opledger.rules.contract_reader import Table, Unfit, document, kind_of
+from opledger.rules.escalation import Severity, Target, target_name
 from opledger.rules.values import Condition
 
 POLICY_NAMES: Final = frozenset({"operation"})
@@ -51,6 +52,18 @@ class Notify:
 
     urls: tuple[str, ...] = field(repr=False)
     on: tuple[str, ...] = ()  #: attention codes; empty: all
+    name: str | None = None  #: what it is called where its URLs must not be shown
+    severity: Severity = Severity.LOW  #: the least that is told
+    repeat: timedelta = timedelta(minutes=30)  #: until something critical that nobody acknowledged is told again
+    digest: int = 5  #: more than so many at once become one message
+
+    def targets(self) -> tuple[tuple[Target, str], ...]:
+        """Return each place that notices go to, with its URL or the reference to one."""
+        codes = frozenset(self.on)
+        return tuple(
+            (Target(target_name(url, self.name, at), codes, self.severity, self.repeat, self.digest), url)
+            for at, url in enumerate(self.urls)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +157,14 @@ def _policy(table: Table) -> Policy:
 
 def _notify(table: Table) -> Notify:
     table.require("url")
-    notify = Notify(urls=table.values("url", (), _notice_url), on=table.values("on", (), v.name))
+    notify = Notify(
+        urls=table.values("url", (), _notice_url),
+        on=table.values("on", (), v.name),
+        name=table.value("name", None, v.name),
+        severity=Severity(table.value("severity", Severity.LOW.value, v.one_of(*Severity))),
+        repeat=table.value("repeat", timedelta(minutes=30), v.duration),
+        digest=table.value("digest", 5, v.integer(1, 10_000)),
+    )
     table.done()
     return notify
 
