@@ -3,7 +3,7 @@
 store       `Store`: open, claim, record, and everything else that is asked of the database
 queries     reads for people
 values      what goes in and what comes out
-recording, opening, claims, directory   the transactions behind `Store`, by subject
+recording, opening, claims, directory, notices   the transactions behind `Store`, by subject
 watch       waiting for another process's write
 rows        row <-> `Operation`
 statements  SQLAlchemy Core, compiled once
@@ -14,6 +14,7 @@ tables, schema, migrations, guards, roles   what stands in the database, and who
 from __future__ import annotations
 
 from opledger.store.engine import Database, open_database, restore_guards
+from opledger.store.notices import FailingTarget, Listening, Settled
 from opledger.store.queries import Queries
 from opledger.store.roles import roles_sql
 from opledger.store.store import Store
@@ -42,14 +43,17 @@ __all__ = [
     "Claimed",
     "Database",
     "Declined",
+    "FailingTarget",
     "Fence",
     "Filter",
     "JobIdTaken",
+    "Listening",
     "Opening",
     "Page",
     "Provider",
     "Queries",
     "Recorded",
+    "Settled",
     "Store",
     "TokenTaken",
     "WorkerLife",

@@ -13,9 +13,11 @@ from types import TracebackType
 from typing import Self
 
 from opledger.rules.contract import Contract
+from opledger.rules.escalation import Escalation, Track
 from opledger.rules.model import Operation, StoredRequest
-from opledger.store import claims, directory, opening, recording
+from opledger.store import claims, directory, notices, opening, recording
 from opledger.store.engine import Database, open_database
+from opledger.store.notices import FailingTarget, Listening, Settled
 from opledger.store.queries import Queries
 from opledger.store.statements import Tx
 from opledger.store.values import (
@@ -192,6 +194,44 @@ class Store:
     def providers(self) -> list[Provider]:
         """All providers of this ledger, with their state and how many operations are open."""
         return self.database.read(directory.providers)
+
+    # --- notices ------------------------------------------------------------------------------------------------
+
+    def untold(self, listening: Listening) -> list[tuple[str, str, datetime]]:
+        """(subject, code, since) of the escalations that a target wants to hear of and has no track of."""
+        return self.database.read(lambda tx: notices.untold(tx, listening))
+
+    def begin_notices(self, target: str, found: Sequence[tuple[str, str, datetime]], at: datetime) -> None:
+        """Begin tracks of these escalations; those that are there stay as they are."""
+        self.database.write(lambda tx: notices.begin(tx, target, found, at))
+
+    def due_notices(self, target: str, now: datetime) -> list[Track]:
+        """The tracks of a target that must be looked at, the longest due first."""
+        return self.database.read(lambda tx: notices.due(tx, target, now))
+
+    def take_notices(self, tracks: Sequence[Track], who: str, until: datetime) -> list[bool]:
+        """Take tracks in order to send them, until then; False for those that somebody else has taken."""
+        return self.database.write(lambda tx: notices.take(tx, tracks, who, until))
+
+    def settle_notices(self, settled: Sequence[Settled], held_until: datetime | None = None) -> int:
+        """Write down what became of tracks, of those that nobody else took meanwhile; returns how many those were."""
+        return self.database.write(lambda tx: notices.settle(tx, settled, held_until))
+
+    def review_notices(self, subject: str, at: datetime) -> None:
+        """Have everything that was told of an operation or provider looked at again then."""
+        self.database.write(lambda tx: notices.look_now(tx, subject, at))
+
+    def notices_of(self, subject: str) -> list[Track]:
+        """What each target has been told of an operation or provider."""
+        return self.database.read(lambda tx: notices.of_subject(tx, subject))
+
+    def failing_notices(self, targets: Collection[str]) -> list[FailingTarget]:
+        """Those of the targets that did not take what they were sent last."""
+        return self.database.read(lambda tx: notices.failing(tx, targets))
+
+    def stopped_providers(self) -> dict[str, Escalation]:
+        """The escalations of the providers whose calls are stopped, by subject."""
+        return self.database.read(notices.stopped)
 
     # --- waiting ------------------------------------------------------------------------------------------------
 

@@ -200,6 +200,27 @@ class ProviderRow(Base, table=True):
     since: int = Field(sa_type=BigInteger)
 
 
+class NoticeRow(Base, table=True):
+    """What one target has been told of one escalation: an outbox that is swept, never written by the hot path."""
+
+    __tablename__ = "notice"
+    __table_args__ = (_index("notice_due", "target", "due_at", where="due_at IS NOT NULL"),)
+
+    subject: str = Field(sa_type=ByteOrdered, primary_key=True)  #: an operation id, or provider:NAME
+    code: str = Field(sa_type=ByteOrdered, primary_key=True)
+    since: int = Field(sa_type=BigInteger, primary_key=True)
+    target: str = Field(sa_type=ByteOrdered, primary_key=True)  #: a name; its URL is a secret and stands nowhere here
+    first_seen: int = Field(sa_type=BigInteger)
+    state: str = Field(sa_type=Text)
+    due_at: int | None = Field(sa_type=BigInteger)  #: when to look again; while it is being sent, when that lapses
+    severity: str | None = Field(sa_type=Text)
+    rounds: int = Field(sa_type=BigInteger)
+    attempts: int = Field(sa_type=BigInteger)
+    sent_at: int | None = Field(sa_type=BigInteger)
+    last_error: str | None = Field(sa_type=Text)
+    claimed_by: str | None = Field(sa_type=Text)
+
+
 METADATA: MetaData = Base.metadata
 EVENT: Table = METADATA.tables["event"]
 OPERATION: Table = METADATA.tables["operation"]
@@ -208,3 +229,4 @@ ANSWER: Table = METADATA.tables["answer"]
 CONTRACT: Table = METADATA.tables["contract"]
 WORKER: Table = METADATA.tables["worker"]
 PROVIDER: Table = METADATA.tables["provider"]
+NOTICE: Table = METADATA.tables["notice"]
