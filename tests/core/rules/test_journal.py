@@ -404,6 +404,8 @@ def test_events_that_stand_twice_or_out_of_order_are_found() -> None:
     rows = chain()
     assert kinds(verify_chain(OP, [*rows[:3], rows[2], *rows[3:]])) == {("SEQ", 3)}
     assert kinds(verify_chain(OP, [rows[0], rows[2], rows[1], *rows[3:]])) == {("SEQ", 3), ("SEQ", 2)}
+    forged = row_of(replace(read_body(rows[2].body).entry, reason="forged"), None, rows[1].hash.hex())
+    assert kinds(verify_chain(OP, [*rows[:3], forged, *rows[3:]])) == {("SEQ", 3)}
     first = rows[0]._replace(seq=0)
     assert {("SEQ", 0), ("COLUMN", 0)} <= kinds(verify_chain(OP, [first, *rows[1:]]))
     assert ("SEQ", -5) in kinds(verify_chain(OP, [rows[0]._replace(seq=-5)]))
@@ -456,6 +458,12 @@ def test_rehashed_rubbish_is_found(body: bytes) -> None:
     rows = chain(length=1)
     forged = rows[0]._replace(body=body, hash=bytes.fromhex(link(GENESIS, OP, 1, body)))
     assert ("COLUMN", 1) in kinds(verify_chain(OP, [forged]))
+
+
+def test_rubbish_that_does_not_hash_is_one_finding() -> None:
+    """Where the bytes are gone there is nothing to compare the columns with."""
+    rows = chain(length=1)
+    assert kinds(verify_chain(OP, [rows[0]._replace(body=b"\xff")])) == {("HASH", 1)}
 
 
 def test_the_same_event_in_other_bytes_agrees_by_meaning() -> None:
