@@ -15,8 +15,8 @@ from sqlalchemy import create_engine
 from opledger.errors import OpledgerError, SchemaMismatch, StoreUnavailable
 from opledger.store import Store, open_database, schema
 from opledger.store.tables import METADATA, OPERATION
-from tests.core.store.making import CONTRACT, opened
-from tests.support.databases import admin
+from tests.core.store.making import CONTRACT, assert_whole, opened
+from tests.support.databases import admin, with_database
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def test_an_older_ledger_is_upgraded_under_a_lock(
     with raw(database_url) as run:
         run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0000'")
     for how in ({"read_only": True}, {"create": False}):
-        with pytest.raises(SchemaMismatch, match=r"0000.*needs 0001"):
+        with pytest.raises(SchemaMismatch, match=f"0000.*needs {schema.CURRENT}"):
             open_database(database_url, **how)
 
     def upgrade(config: Any, revision: str) -> None:
@@ -117,6 +117,35 @@ def test_an_older_ledger_is_upgraded_under_a_lock(
     with Store.open(database_url) as upgraded:
         opened(upgraded)
     with raw(database_url) as run:
+        assert run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [(schema.CURRENT,)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def test_the_first_schema_is_upgraded_with_all_that_is_in_it(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody starts a new ledger because the program is new: records, journal and guards stay as they were."""
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    if kind == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        with admin(server) as session:
+            session.execute("DROP DATABASE IF EXISTS opledger_old")
+            session.execute("CREATE DATABASE opledger_old")
+        url = with_database(server, "opledger_old")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "CURRENT", schema.REVISIONS[0])
+        patch.setattr(schema, "REVISIONS", schema.REVISIONS[:1])
+        with Store.open(url) as old:
+            old.pin_contract(CONTRACT)
+            (before,) = opened(old)
+    with pytest.raises(SchemaMismatch, match=r"0001.*open it once for writing"):
+        open_database(url, read_only=True)
+    with Store.open(url) as new:
+        assert new.get(before.operation_id) == before
+        assert_whole(new, before.operation_id)
+        assert new.notices_of(before.operation_id) == []
+        opened(new)
+    with raw(url) as run:
         assert run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [(schema.CURRENT,)]
 
 
@@ -136,8 +165,6 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path, how: dict[str, bo
 @pytest.mark.postgres
 def test_a_ledger_lives_beside_other_tables_on_a_server(postgres_server: str) -> None:
     """A PostgreSQL database is often shared; only a table of our own names is a clash."""
-    from tests.support.databases import with_database
-
     with admin(postgres_server) as session:
         session.execute("DROP DATABASE IF EXISTS opledger_shared")
         session.execute("CREATE DATABASE opledger_shared")
