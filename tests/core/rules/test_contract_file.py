@@ -113,6 +113,16 @@ path = "/files"
 effect = "none"
 capture = { file = "/id" }
 """
+HMAC = """\
+[webhook]
+scheme = "hmac"
+secret = "env:S"
+signature = "header:X-Signature"
+signed = "{timestamp}.{body}"
+digest = "sha256"
+encoding = "hex"
+timestamp = "header:X-Timestamp"
+"""
 LATER = [
     ("auth.kind", '[auth]\nkind = "sigv4"\nsecret = "env:X"\nregion = "eu-west-1"\nservice = "athena"\n'),
     ("auth.kind", OAUTH),
@@ -129,6 +139,7 @@ LATER = [
     ("result.error_row_when", '[result]\nurl = "/u"\nerror_row_when = \'row.error != ""\'\n'),
     ("result.collect_in", '[result]\nurl = "/u"\ncollect_in = ["succeeded", "cancelled"]\n'),
     ("result.items", '[result]\nurl = "/u"\n[result.items]\nid = "/id"\n'),
+    ("webhook.scheme", HMAC),
     ("webhook.scheme", '[webhook]\nscheme = "ed25519"\nsecret = ["env:A", "env:B"]\n'),
 ]
 
@@ -141,6 +152,11 @@ def test_what_is_not_driven_is_refused_and_nothing_beside_it(key: str, text: str
     else:
         source = SMALL + text
     assert keys(source) == [key]
+
+
+def test_steps_stand_in_place_of_the_path_of_a_single_call() -> None:
+    """With several calls each has a path of its own."""
+    assert keys(SMALL.replace('path = "/{var.account}/jobs"\n', "") + STEPS) == ["create.steps"]
 
 
 def test_a_provider_without_status_reads_is_refused_for_now() -> None:

@@ -30,7 +30,7 @@ LIST = '[[reconcile]]\nstrategy = "list"\npath = "/jobs"\nitems = "/data"\nitem_
 CANCEL = '[cancel]\nmethod = "DELETE"\npath = "/jobs/{job_id}"\n'
 
 
-def contract(more: str = "", top: str = "", **swaps: str) -> Contract:
+def contract(more: str = "", top: str = "") -> Contract:
     """A small contract with something added."""
     return parse(top + BASE + more, environment={})
 
@@ -65,6 +65,23 @@ def test_at_most_once_is_graded_by_what_the_provider_enforces(more: str, grade: 
     """The approver decides on this word; a grade too high is a promise that the provider never made."""
     report = guarantees(contract(more))
     assert (report.create["at_most_once"], report.create["for"]) == (grade, lasts)
+
+
+@pytest.mark.parametrize(
+    ("more", "conditions"),
+    [
+        (token("header", "24h"), "knows a token for 24h from the first send; nothing is resent later than 21 h 36 m"),
+        (token("header", "20s"), "knows a token for 20s from the first send; nothing is resent."),
+        (token("client_id"), "record at the provider must not be deleted"),
+        (token("unique_name"), "as long as a job with our name exists"),
+        (LIST + "match = 'item.ref == operation.operation_id'\n", "asked for a job with our reference"),
+        (LIST + "match = 'item.size == 3'\n", "may be somebody else's"),
+        ("", "Cannot be guaranteed."),
+    ],
+)
+def test_each_grade_says_under_which_conditions_it_holds(more: str, conditions: str) -> None:
+    """A promise without its condition is read as more than it is."""
+    assert conditions in guarantees(contract(more)).create["conditions"]
 
 
 GAPS = [
@@ -159,6 +176,48 @@ def test_a_lost_answer_is_told_step_by_step() -> None:
         "provider's list of jobs is searched. If that settles nothing until the create deadline, a person must decide."
     )
     assert guarantees(contract()).create["lost_answer"].startswith("A person must decide")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            '[[reconcile]]\nstrategy = "get"\npath = "/by-ref/{operation_id}"\n',
+            "First the job is fetched by our own id.",
+        ),
+        (
+            '[[reconcile]]\nstrategy = "singleton"\npath = "/now"\nitem_id = "/id"\n',
+            "the provider's current job is looked at.",
+        ),
+        (token("body", "while_record_exists") + '[[reconcile]]\nstrategy = "resend"\n', "under the same token. If"),
+    ],
+)
+def test_each_way_to_ask_the_provider_has_its_words(more: str, words: str) -> None:
+    """Looking a job up and looking at whatever runs just now are not the same comfort."""
+    assert words in guarantees(contract(more)).create["lost_answer"]
+
+
+@pytest.mark.parametrize(
+    ("more", "top", "where", "checks"),
+    [
+        ("", "", "nowhere: there is no result to fetch", []),
+        ("", 'result = "inline:/out"\n', "in the status answer at /out", []),
+        ("", 'result = "inline:"\n', "in the status answer at its root", []),
+        ('[result]\nurl = "/u"\nformat = "binary"\n', "", "at the URL that the status answer names at /u", []),
+        (
+            '[result]\npath = "/jobs/{job_id}/out"\nformat = "jsonl"\ncount = "/n"\nchecksum = "header:content-digest"\n',
+            "",
+            "at /jobs/{job_id}/out",
+            ["checksum named by its value from header:content-digest", "record count from /n", "parses as jsonl"],
+        ),
+    ],
+)
+def test_the_report_says_where_the_result_is_and_what_is_checked(
+    more: str, top: str, where: str, checks: list[str]
+) -> None:
+    """Whoever relies on the result wants to know what would be noticed."""
+    result = guarantees(contract(more, top)).result
+    assert (result["where"], result["checks"]) == (where, checks)
 
 
 def test_the_report_for_people_says_everything_that_the_data_says() -> None:
