@@ -58,6 +58,7 @@ def read(run: Run, op: Op) -> int | None:
     logs.configure(settings.log)
     with run.ledger() as ledger:
         before = ledger.show(op)
+        ledger.check_readable(before)
         found = _read_here(settings, ledger, before) or _read_there(ledger, before)
         last = ledger.last_event(found.operation_id, {"Observed", "ReadFailed"})
         run.give(shapes.record(found), lambda: text.record(found, ledger.clock.now()))
@@ -74,9 +75,13 @@ def _read_here(settings: Settings, ledger: Ledger, op: Operation) -> Operation |
     import asyncio
 
     from opledger.service import make_worker
+    from opledger.worker.hand import Dropped
 
     reader = make_worker(ledger.store, results=settings.results, name="read", lease=settings.worker.lease)
-    return asyncio.run(reader.read_once(op.operation_id))
+    try:
+        return asyncio.run(reader.read_once(op.operation_id))
+    except Dropped:
+        return None  # somebody else was faster: what they do next is as good
 
 
 def _read_there(ledger: Ledger, op: Operation) -> Operation:

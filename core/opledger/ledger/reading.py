@@ -205,6 +205,14 @@ class Reading:
                 raise WaitTimedOut(f"the time to wait ran out: {states}; nothing is lost, wait again", found)
             self.store.wait_for_change(pause, threading.Event())
 
+    def check_readable(self, op: Operation) -> None:
+        """Raise Refused where no status read may be made: nothing was sent, or calls to the provider are stopped."""
+        if not op.sent:
+            raise Refused(f"{op.operation_id} was never sent ({op.state}), so there is nothing to read")
+        paused = self.store.paused().get(op.contract)
+        if paused is not None:
+            raise Refused(f"calls to {op.contract} are paused ({paused}); resume them first: opledger provider resume")
+
     def last_event(self, operation: str, kinds: Collection[str], *, after_seq: int = 0) -> Event | None:
         """Return the latest of the recent events that is of one of these kinds, or None."""
         op = self.show(operation)

@@ -10,8 +10,8 @@ from opledger.config import UnknownContract
 from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UnknownOperation, UsageError
 from opledger.ledger import WaitTimedOut
 from opledger.rules import evidence as e
-from opledger.rules.model import Means, State
-from tests.core.ledgers import BODY, FAILED, LOST, RUNNING, VIOLATED, Home, accepted, happens, observed, sent
+from opledger.rules.model import State
+from tests.core.ledgers import BODY, FAILED, LOST, RUNNING, VIOLATED, Home, happens, observed, sent
 from tests.fakes.clock import HandClock
 
 # --- looking ---------------------------------------------------------------------------------------------------------
@@ -215,4 +215,10 @@ def test_what_was_never_sent_cannot_be_read(ledger: Ledger) -> None:
     op = ledger.submit("jobs", BODY)
     with pytest.raises(Refused):
         ledger.ask_for_read(op.operation_id)
-    assert happens(ledger, op, sent(), accepted(), observed("failed", Means.FAILED)).state is State.FAILED
+    with pytest.raises(Refused, match="never sent"):
+        ledger.check_readable(op)
+    sent_out = happens(ledger, op, sent())
+    ledger.check_readable(sent_out)
+    ledger.pause_provider("jobs", reason="outage")
+    with pytest.raises(Refused, match="outage"):
+        ledger.check_readable(sent_out)
