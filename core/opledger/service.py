@@ -18,6 +18,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from opledger.config import Settings
 from opledger.edges.files import ResultFolder
 from opledger.errors import StoreUnavailable
+from opledger.notices import Notices
 from opledger.store import Store
 from opledger.worker import Worker
 
@@ -25,6 +26,7 @@ log = logging.getLogger("opledger.service")
 
 HEARTBEAT = timedelta(seconds=2)
 SWEEP = timedelta(minutes=10)
+NOTICES = timedelta(seconds=5)
 
 
 def make_worker(
@@ -44,7 +46,8 @@ def make_worker(
 def run_worker(settings: Settings, *, name: str | None = None, until_idle: bool = False, once: bool = False) -> int:
     """Open the ledger and run a worker in this process until it is told to stop; returns the exit code 0.
 
-    Raises StoreUnavailable where the database cannot be used, ConfigWrong where results cannot be stored.
+    Raises StoreUnavailable where the database cannot be used, ConfigWrong where results cannot be stored, or
+    where notices are asked for and apprise is not installed.
     """
     with Store.open(settings.database) as store:
         asked = settings.worker
@@ -56,12 +59,23 @@ def run_worker(settings: Settings, *, name: str | None = None, until_idle: bool 
             concurrency=asked.concurrency,
             tick=asked.tick,
         )
-        run_until_signalled(worker, until_idle=until_idle, once=once)
+        notices = Notices.from_settings(store, settings, worker.name)
+        run_until_signalled(worker, until_idle=until_idle, once=once, notices=notices)
     return 0
 
 
-async def serve(worker: Worker, stop: asyncio.Event, *, until_idle: bool = False, once: bool = False) -> None:
-    """Run the worker under a scheduler until told to stop (or idle, or after one look)."""
+async def serve(
+    worker: Worker,
+    stop: asyncio.Event,
+    *,
+    until_idle: bool = False,
+    once: bool = False,
+    notices: Notices | None = None,
+) -> None:
+    """Run the worker under a scheduler until told to stop (or idle, or after one look).
+
+    With `notices`, people outside are told of what needs them; a worker that ends by itself does so once more.
+    """
     scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
 
     async def renew() -> None:
@@ -76,22 +90,41 @@ async def serve(worker: Worker, stop: asyncio.Event, *, until_idle: bool = False
     async def sweep() -> None:
         await asyncio.to_thread(worker.sweep)
 
+    async def tell() -> None:
+        if notices is None:
+            return
+        try:
+            await asyncio.to_thread(notices.tick)
+        except StoreUnavailable as error:
+            log.warning("no notices: %s", error)
+
     scheduler.add_job(worker.wake, "interval", seconds=worker.tick_every.total_seconds())
     scheduler.add_job(renew, "interval", seconds=max(worker.lease.total_seconds() / 3, 0.05))
     scheduler.add_job(beat, "interval", seconds=HEARTBEAT.total_seconds())
     scheduler.add_job(sweep, "interval", seconds=SWEEP.total_seconds())
+    if notices is not None:
+        scheduler.add_job(tell, "interval", seconds=NOTICES.total_seconds())
     running = asyncio.ensure_future(worker.run(stop, until_idle=until_idle, once=once))
     # The scheduler starts once the worker has its thread: the first await of `run` has set it up.
     await asyncio.sleep(0)
     scheduler.start()
     try:
         await running
+        if not stop.is_set():
+            await tell()
     finally:
         scheduler.shutdown(wait=False)
+        if notices is not None:
+            notices.stop()
 
 
 def run_until_signalled(
-    worker: Worker, *, until_idle: bool = False, once: bool = False, ready: Callable[[], None] | None = None
+    worker: Worker,
+    *,
+    until_idle: bool = False,
+    once: bool = False,
+    notices: Notices | None = None,
+    ready: Callable[[], None] | None = None,
 ) -> None:
     """Run in this process until SIGTERM or SIGINT; both stop the worker and cancel no job.
 
@@ -105,7 +138,7 @@ def run_until_signalled(
             loop.add_signal_handler(number, stop.set)
         if ready is not None:
             ready()
-        await serve(worker, stop, until_idle=until_idle, once=once)
+        await serve(worker, stop, until_idle=until_idle, once=once, notices=notices)
 
     try:
         import uvloop

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Final
@@ -57,13 +58,22 @@ class Notify:
     repeat: timedelta = timedelta(minutes=30)  #: until something critical that nobody acknowledged is told again
     digest: int = 5  #: more than so many at once become one message
 
-    def targets(self) -> tuple[tuple[Target, str], ...]:
-        """Return each place that notices go to, with its URL or the reference to one."""
-        codes = frozenset(self.on)
-        return tuple(
-            (Target(target_name(url, self.name, at), codes, self.severity, self.repeat, self.digest), url)
-            for at, url in enumerate(self.urls)
-        )
+
+def notice_targets(notify: Iterable[Notify]) -> tuple[tuple[Target, str], ...]:
+    """Return each place that notices go to, with its URL or the reference to one.
+
+    What is named twice, for other codes perhaps, is two targets.
+    """
+    found: list[tuple[Target, str]] = []
+    times: Counter[str] = Counter()
+    for one in notify:
+        for at, url in enumerate(one.urls):
+            name = target_name(url, one.name, at)
+            times[name] += 1
+            if times[name] > 1:
+                name = f"{name}+{times[name]}"
+            found.append((Target(name, frozenset(one.on), one.severity, one.repeat, one.digest), url))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
