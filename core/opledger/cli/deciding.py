@@ -28,12 +28,12 @@ def add_to(app: typer.Typer) -> None:
 
 def approve(run: Run, ops: Ops, reason: Reason) -> int:
     """Approve requests, so that they may be sent. Refused for whoever requested them."""
-    return _each(run, ops, lambda ledger, op: ledger.approve(op, reason=reason))
+    return each(run, ops, lambda ledger, op: ledger.approve(op, reason=reason))
 
 
 def reject(run: Run, ops: Ops, reason: Reason) -> int:
     """Refuse requests; they are never sent."""
-    return _each(run, ops, lambda ledger, op: ledger.reject(op, reason=reason))
+    return each(run, ops, lambda ledger, op: ledger.reject(op, reason=reason))
 
 
 def cancel(
@@ -43,7 +43,7 @@ def cancel(
     effect: Annotated[str, typer.Option(metavar="TEXT", help="What you expect to happen.")] = "",
 ) -> int:
     """Record the wish to cancel; a worker sends it once. What was never sent is withdrawn."""
-    return _each(run, ops, lambda ledger, op: ledger.cancel(op, reason=reason, effect=effect))
+    return each(run, ops, lambda ledger, op: ledger.cancel(op, reason=reason, effect=effect))
 
 
 def resolve(
@@ -58,10 +58,10 @@ def resolve(
     from opledger.cli import inputs
 
     length = inputs.span(for_, "--for")
-    return _each(run, [op], lambda ledger, one: ledger.resolve(one, as_, reason=reason, job=job, extend_by=length))
+    return each(run, [op], lambda ledger, one: ledger.resolve(one, as_, reason=reason, job=job, extend_by=length))
 
 
-def _each(run: Run, ops: Sequence[str], decide: Callable[[Ledger, str], Operation]) -> int:
+def each(run: Run, ops: Sequence[str], decide: Callable[[Ledger, str], Operation]) -> int:
     """Decide one operation after the other, each with its own outcome; the first refusal gives the exit code."""
     from opledger.cli import text
     from opledger.errors import Refused, UsageError

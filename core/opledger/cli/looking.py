@@ -41,7 +41,7 @@ def list_(
     contract: Annotated[str | None, typer.Option(metavar="C", help="Only this contract.")] = None,
     attention: Annotated[bool, typer.Option(help="Only what wants a person's attention.")] = False,
     tag: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Only with this tag.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many.")] = 100,
     after: Annotated[str | None, typer.Option(metavar="OP", help="Go on behind this operation.")] = None,
 ) -> None:
     """List operations, newest first."""

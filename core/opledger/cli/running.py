@@ -46,7 +46,9 @@ def worker(
         raise UsageError("--until-idle and --once exclude each other; give one of them")
     settings = run.settings()
     logs.configure(settings.log)
-    return run_worker(settings, name=name, until_idle=until_idle, once=once)
+    code = run_worker(settings, name=name, until_idle=until_idle, once=once)
+    run.give({"ok": code == 0}, lambda: ())
+    return code
 
 
 def read(run: Run, op: Op) -> int | None:
@@ -116,17 +118,19 @@ def demo(
     seed: Annotated[int, typer.Option(metavar="N", help="Chooses what goes wrong.")] = 7,
 ) -> int:
     """Show it all against a provider that misbehaves. Everything happens on this machine."""
+    from contextlib import nullcontext, redirect_stdout
     from importlib.util import find_spec
 
     from opledger.cli import logs
-    from opledger.errors import UsageError
     from opledger.sim.demo import run as play
 
-    if run.flags.as_json:
-        raise UsageError("the demo prints for people and has no JSON; leave --json out")
     logs.configure("error")
-    can_show = sys.stdin.isatty() and sys.stdout.isatty() and find_spec(CONSOLE) is not None
-    return play(headless=headless or not can_show, seed=seed, show=_open_console)
+    as_json = run.flags.as_json
+    can_show = sys.stdin.isatty() and sys.stdout.isatty() and find_spec(CONSOLE) is not None and not as_json
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        code = play(headless=headless or not can_show, seed=seed, show=_open_console)
+    run.give({"ok": code == 0}, lambda: ())
+    return code
 
 
 def _open_console(database: str, environment: Mapping[str, str]) -> None:

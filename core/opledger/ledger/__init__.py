@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 from opledger import config
@@ -20,7 +21,7 @@ from opledger.ledger.submitting import Outcome, Submitting
 from opledger.rules import decide, human
 from opledger.rules import evidence as e
 from opledger.rules.contract import Contract
-from opledger.rules.model import Actor, ActorKind, Choice, Operation, State, to_rfc3339
+from opledger.rules.model import Actor, ActorKind, Choice, Operation, State, to_rfc3339, utc
 from opledger.rules.wishes import Wish
 from opledger.store import Changed, Provider, Recorded, Store, Write
 
@@ -178,10 +179,23 @@ class Ledger(Reading):
             expected_version=expected_version,
         )
 
-    def acknowledge(self, operation: str, *, by: str | None = None, reason: str = "seen") -> Operation:
-        """Record that a person has seen the attention and works on it. Raises Refused for agents."""
+    def acknowledge(
+        self, operation: str, *, by: str | None = None, reason: str = "seen", until: datetime | None = None
+    ) -> Operation:
+        """Record that a person has seen the attention and works on it; notices about it fall silent.
+
+        That lapses at `until`, or else when the attention ends. Where nothing needs attention it is a mere remark.
+        Raises Refused for agents, UsageError for a time that has passed or has no zone.
+        """
         who = self._person(by, "acknowledge")
-        return self._act(operation, by, reason, lambda *_: e.Acknowledged(who.name))
+        if until is not None and (until.tzinfo is None or until <= self.clock.now()):
+            raise UsageError("an acknowledgement must hold until a time that is still ahead, given with its zone")
+        op = self._act(
+            operation, by, reason, lambda *_: e.Acknowledged(who.name, None if until is None else utc(until))
+        )
+        # After the record: should this be lost, the next repetition finds the acknowledgement by itself.
+        self.store.review_notices(op.operation_id, self.clock.now())
+        return op
 
     def note(self, operation: str, text: str, *, by: str | None = None) -> Operation:
         """Add a remark to the journal; it changes nothing else."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from importlib.util import find_spec
 from typing import Final
 
 from opledger import config
 from opledger.errors import ConfigWrong
 from opledger.rules.model import to_rfc3339
+from opledger.rules.settings_file import notice_targets
 from opledger.store import Store
 
 ALIVE: Final = timedelta(seconds=10)
@@ -41,6 +43,7 @@ def checks(store: Store, settings: config.Settings, now: datetime) -> tuple[Chec
         *_clocks(store, now),
         *_contracts(settings),
         *_workers(store, now),
+        *_notices(store, settings),
     )
 
 
@@ -91,3 +94,21 @@ def _workers(store: Store, now: datetime) -> Iterator[Check]:
         yield Check("workers", False, "work is due and no worker is alive; start one with: opledger worker")
     else:
         yield Check("workers", True, "no worker is alive, and nothing is due")
+
+
+def _notices(store: Store, settings: config.Settings) -> Iterator[Check]:
+    targets = [target.name for target, _ in notice_targets(settings.notify)]
+    if not targets:
+        return
+    if find_spec("apprise") is None:
+        yield Check("notices", False, "[[notify]] is set and apprise is not installed: pip install 'opledger[notify]'")
+    failing = store.failing_notices(targets)
+    for one in failing:
+        yield Check(
+            f"notices {one.target}",
+            False,
+            f"{one.notices} could not be sent, the oldest of {to_rfc3339(one.since)}, after up to {one.attempts} tries "
+            f"({one.last_error}); they are tried again, so mend the target or its URL",
+        )
+    good = [name for name in targets if name not in {one.target for one in failing}]
+    yield Check("notices", True, f"nothing is held up to: {', '.join(good) or 'none'}")

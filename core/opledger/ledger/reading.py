@@ -16,10 +16,11 @@ from opledger.errors import Refused, UnknownOperation, UsageError
 from opledger.ledger import health
 from opledger.ledger.health import ALIVE, Check
 from opledger.rules import choices as options
-from opledger.rules import jsontext, wishes
+from opledger.rules import escalation, jsontext, wishes
 from opledger.rules.contract import Contract
 from opledger.rules.contract_file import parse
 from opledger.rules.durations import parse_duration
+from opledger.rules.escalation import Escalation
 from opledger.rules.explain import Explanation, Happened, explain, waits_for_person
 from opledger.rules.guarantees import guarantees
 from opledger.rules.model import Operation, State
@@ -245,6 +246,18 @@ class Reading:
             known.setdefault(file.name, Provider(file.name, "open"))
         return tuple(known[name] for name in sorted(known))
 
+    def escalations(self, contract: str | None = None) -> tuple[Escalation, ...]:
+        """Return everything that wants a person now, the most urgent first; what somebody has taken stands last."""
+        now = self.clock.now()
+        found = [one for one in self.store.stopped_providers().values() if contract in (None, one.contract)]
+        after = None
+        while True:
+            page = self.store.queries.list(Filter(attention=True, contract=contract), limit=PAGE, after=after)
+            found += [one for op in page.operations if (one := escalation.of_operation(op, now)) is not None]
+            after = page.after
+            if after is None:
+                return escalation.triage(found, now)
+
     def doctor(self) -> tuple[Check, ...]:
         """Return what is well and what is not: contracts, clocks, workers, overdue work."""
         return health.checks(self.store, self.settings, self.clock.now())
@@ -257,7 +270,7 @@ class Reading:
         contract: str | None = None,
         attention: bool = False,
         tags: Mapping[str, str] | None = None,
-        limit: int = 50,
+        limit: int = 100,
         after: str | None = None,
     ) -> tuple[Operation, ...]:
         """Return operations, newest first; `after` names the operation behind which to go on."""

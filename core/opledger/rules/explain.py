@@ -159,7 +159,8 @@ def _pending(op: Operation, _: Happened | None) -> str:
         return f"A permit for the create is used ({op.open_call.call_id}) and no answer is recorded"
     if not op.sent:
         return "Nothing has been sent yet"
-    return f"The create was tried {op.attempts.create} times and provably not accepted ({op.last_error or 'no reason'})"
+    tried = "once" if op.attempts.create == 1 else f"{op.attempts.create} times"
+    return f"The create was tried {tried} and provably not accepted ({op.last_error or 'no reason was recorded'})"
 
 
 def _unknown(op: Operation, _: Happened | None) -> str:
@@ -225,7 +226,10 @@ def _word(op: Operation) -> str:
 
 
 def _trouble(op: Operation) -> str:
-    return f"; the last {op.failures} calls told nothing ({op.last_error})" if op.failures else ""
+    if not op.failures:
+        return ""
+    calls = "call" if op.failures == 1 else f"{op.failures} calls"
+    return f"; the last {calls} told nothing ({op.last_error})"
 
 
 _WORDS: Final[Mapping[State, Callable[[Operation, Happened | None], str]]] = {

@@ -37,8 +37,8 @@ def test_an_operation_goes_from_submit_to_its_result(terminal: Terminal, sim: Si
     assert (submitted.code, submitted.err) == (0, "")
     name = submitted.json["operation_id"]
     assert sim.log() == []
-    worked = terminal.process("worker", "--until-idle", "--name", "w1")
-    assert (worked.code, worked.out, worked.err) == (0, "", "")
+    worked = terminal.process("worker", "--until-idle", "--name", "w1", "--json")
+    assert (worked.code, worked.json, worked.err) == (0, {"ok": True}, "")
     found = terminal("show", name, "--json").json
     assert found["state"] == "succeeded", terminal("events", name).out
     assert Path(found["result"]["location"].removeprefix("file://")).is_file()

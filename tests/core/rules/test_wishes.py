@@ -100,6 +100,12 @@ def test_what_cannot_be_kept_is_refused(changes: dict[str, Any], says: str) -> N
         wishes.check(replace(WISH, **changes))
 
 
+def test_what_just_fits_is_kept() -> None:
+    """The limits are generous and exact."""
+    wishes.check(replace(WISH, tags={"a" * 64: "x" * 200, "a:b/c.d-e": ""}, expectation="x" * 4000))
+    wishes.check(replace(WISH, task="t" * 200, step="s" * 200))
+
+
 @pytest.mark.parametrize("operation_id", ["op_a", ID, "op_" + "x" * 64, "op_A-b_9"])
 def test_ids_of_callers_are_taken(operation_id: str) -> None:
     """An agent that names its own operations can ask again after a restart."""
@@ -124,7 +130,7 @@ def test_the_same_wish_again_is_the_same_operation() -> None:
 def test_another_body_under_the_same_identity_is_refused(changes: dict[str, Any]) -> None:
     """The first one stands, and the message says which it is."""
     first = operation(request_fingerprint=admitted().submitted.fingerprint)
-    with pytest.raises(BodyConflict, match=rf"{ID}.*agent-7.*another body"):
+    with pytest.raises(BodyConflict, match=rf"^{ID}.*agent-7.*another body"):
         wishes.same(replace(WISH, **changes), first, contract())
 
 
