@@ -13,10 +13,11 @@ from typing import Any, Final
 from opledger.rules import jsontext
 from opledger.rules.choices import Option
 from opledger.rules.contract import ContractProblem, Guarantees
+from opledger.rules.escalation import Escalation, severity
 from opledger.rules.evidence import result_to_data
 from opledger.rules.explain import Explanation
 from opledger.rules.journal import Row
-from opledger.rules.model import Attention, Lease, Operation, Plan, to_rfc3339
+from opledger.rules.model import Lease, Operation, Plan, to_rfc3339
 
 Json = dict[str, Any]
 
@@ -62,7 +63,7 @@ def record(op: Operation) -> Json:
         },
         "progress": None if op.progress is None else dict(op.progress),
         "last_error": op.last_error,
-        "attention": _attention(op.attention),
+        "attention": _attention(op),
         "lease": _lease(op.lease),
         "result": None if op.result is None else result_to_data(op.result),
         "head_seq": op.head_seq,
@@ -83,10 +84,36 @@ def planned(plan: Plan | None) -> Json | None:
     return None if plan is None else {"kind": plan.kind, "at": moment(plan.at), "because": plan.because}
 
 
-def _attention(attention: Attention | None) -> Json | None:
+def _attention(op: Operation) -> Json | None:
+    attention = op.attention
     if attention is None:
         return None
-    return {"code": str(attention.code), "since": moment(attention.since), "reason": attention.reason}
+    return {
+        "code": str(attention.code),
+        "since": moment(attention.since),
+        "reason": attention.reason,
+        "severity": severity(attention.code).value,
+        "acknowledged_by": op.acknowledged_by,
+        "acknowledged_until": moment(op.acknowledged_until),
+    }
+
+
+def escalated(one: Escalation, now: datetime) -> Json:
+    """Return what wants a person, as `escalations` gives it. Of a provider: no operation, no state."""
+    return {
+        "operation_id": one.operation_id,
+        "contract": one.contract,
+        "state": None if one.state is None else one.state.value,
+        "code": one.code,
+        "severity": one.severity.value,
+        "first_seen": moment(one.since),
+        "deadline": moment(one.deadline),
+        "reason": one.reason,
+        "requested_by": one.requested_by,
+        "acknowledged": one.acknowledged(now),
+        "acknowledged_by": one.acknowledged_by,
+        "acknowledged_until": moment(one.acknowledged_until),
+    }
 
 
 def _lease(lease: Lease | None) -> Json | None:

@@ -54,6 +54,8 @@ def test_a_record_that_knows_everything_is_written_out() -> None:
         create_deadline=NOON + timedelta(microseconds=5),
         next=Plan("observe", NOON, "Retry-After: 20"),
         attention=Attention(State.CONTRACT_VIOLATION, NOON, "two jobs"),
+        acknowledged_by="jo",
+        acknowledged_until=NOON,
         lease=Lease("worker-3", 2, NOON),
         progress={"completed": 146, "total": 500},
         result=StoredResult(
@@ -66,7 +68,8 @@ def test_a_record_that_knows_everything_is_written_out() -> None:
     assert found["approvals"] == [{"by": "ana", "at": noon, "reason": "ok", "fingerprint": "sha256:11"}]
     assert found["create_deadline"] == "2026-11-29T12:00:00.000005Z"
     assert found["next_action"] == {"kind": "observe", "at": noon, "because": "Retry-After: 20"}
-    assert found["attention"] == {"code": "contract_violation", "since": noon, "reason": "two jobs"}
+    seen = {"severity": "critical", "acknowledged_by": "jo", "acknowledged_until": noon}
+    assert found["attention"] == {"code": "contract_violation", "since": noon, "reason": "two jobs", **seen}
     assert found["lease"] == {"owner": "worker-3", "epoch": 2, "expires_at": noon}
     assert found["progress"] == {"completed": 146, "total": 500}
     assert found["result"] == {
