@@ -42,7 +42,7 @@ class Hand:
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # the fork server starts with the first worker
         try:
-            self._pipe, theirs = _CONTEXT.Pipe(duplex=False)
+            self._pipe, theirs = _CONTEXT.Pipe()
             self._process = _CONTEXT.Process(target=child, args=(order, theirs), daemon=True)
             self._process.start()
             theirs.close()
@@ -99,6 +99,14 @@ class Hand:
     def freezes(self, effect: str) -> None:
         """Wait until it was stopped at an effect, and has come to a stand."""
         assert self.hears() == f"stop {effect}"
+        self._stands()
+
+    def freeze(self) -> None:
+        """Stop it wherever it is, outside of a transaction, and wait until it has come to a stand."""
+        self._pipe.send(True)
+        self.freezes("by order")
+
+    def _stands(self) -> None:
         clock = SystemClock()
         end = clock.monotonic() + PATIENCE
         while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
@@ -160,13 +168,9 @@ class Lab:
 
     # --- what is wanted -------------------------------------------------------------------------------------------
 
-    def contract(
-        self, flavour: str = "v1", changes: Mapping[str, str] | None = None, **deadlines: str
-    ) -> str:
+    def contract(self, flavour: str = "v1", changes: Mapping[str, str] | None = None, **deadlines: str) -> str:
         """Write the contract of a flavour, with some of its text replaced; returns its name."""
-        text = contract_text(
-            flavour, self.sim.base_url, elsewhere=self.sim.elsewhere, deadlines={**LONG, **deadlines}
-        )
+        text = contract_text(flavour, self.sim.base_url, elsewhere=self.sim.elsewhere, deadlines={**LONG, **deadlines})
         for old, new in (changes or {}).items():
             assert old in text, f"the contract does not say {old!r}"
             text = text.replace(old, new)
@@ -174,7 +178,9 @@ class Lab:
         (self.contracts / f"{name}.toml").write_text(text, encoding="utf-8")
         return name
 
-    def submit(self, personality: str = "ideal", variant: str | None = None, *, flavour: str = "v1", **body: Any) -> Operation:
+    def submit(
+        self, personality: str = "ideal", variant: str | None = None, *, flavour: str = "v1", **body: Any
+    ) -> Operation:
         """Write down a new operation whose job will be so; options of the simulation as ``_polls=2`` and so on."""
         name = contract_name(flavour)
         if not (self.contracts / f"{name}.toml").exists():
@@ -221,9 +227,7 @@ class Lab:
         """The record as it stands."""
         return self.ledger.store.get(operation.operation_id)
 
-    def until(
-        self, operation: Operation, holds: Callable[[Operation], bool], timeout: float = PATIENCE
-    ) -> Operation:
+    def until(self, operation: Operation, holds: Callable[[Operation], bool], timeout: float = PATIENCE) -> Operation:
         """Wait until the record is so, looking whenever somebody has written."""
         clock = self.ledger.clock
         end = clock.monotonic() + timeout
@@ -248,8 +252,7 @@ class Lab:
         return [
             entry
             for entry in self.sim.log()
-            if entry["kind"] == kind
-            and (operation is None or operation.operation_id == entry["client_ref"])
+            if entry["kind"] == kind and (operation is None or operation.operation_id == entry["client_ref"])
         ]
 
     def jobs(self, operation: Operation) -> list[str]:

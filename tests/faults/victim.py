@@ -72,6 +72,7 @@ class Effects:
     count: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    quiet: threading.RLock = field(default_factory=threading.RLock)  #: held while a transaction is open
 
     def __call__(self, when: str, names: Iterable[str]) -> None:
         """One effect is about to happen, or has happened; it may have several names."""
@@ -88,10 +89,27 @@ class Effects:
                     self._strike(strike, told[0])
 
     def _strike(self, strike: Strike, name: str) -> None:
+        if strike.what == "stop":
+            self.stop(name)
+            return
         self.tell(f"{strike.what} {name}")
         if strike.what == "fail":
             raise StoreUnavailable("the database went away, says the test")
-        os.kill(os.getpid(), signal.SIGKILL if strike.what == "kill" else signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def stop(self, name: str) -> None:
+        """Freeze, and not inside of a transaction: its locks would hold everybody else up, and that is another story.
+
+        The signal goes to this thread, which else would run on for a moment.
+        """
+        with self.quiet:
+            self.tell(f"stop {name}")
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    def obey(self, ask: Callable[[], Any]) -> None:
+        """Freeze whenever the test says so. Runs on a thread of its own."""
+        while ask():
+            self.stop("by order")
 
 
 def _written(_: Any, writes: Any) -> list[str]:
@@ -148,19 +166,22 @@ def _chunks(effects: Effects) -> None:
 def arm(effects: Effects) -> None:
     """Wrap everything by which a worker touches the world outside."""
     _sync(effects, Store, "record_many", _written)
-    _sync(effects, Store, "exchange", lambda store, writes, ask: [*_written(store, writes), "claim"])
+    _sync(effects, Store, "exchange", lambda store, writes, _: [*_written(store, writes), "claim"])
     _sync(effects, Store, "release", lambda *_: ["release"])
     _sync(effects, Store, "farewell", lambda *_: ["farewell"])
     _sync(effects, ResultFolder, "keep", lambda *_: ["keep"])
     _async(effects, Http, "send", lambda _, request: [f"send {request.method}"])
     _chunks(effects)
     _async(effects, Http, "download", lambda *_: ["download"])
-    # These come when time has passed, so they count only where they are asked for: numbers must mean the same again.
-    wanted = {strike.at.partition(" ")[2] for strike in effects.strikes}
-    if "transaction" in wanted:
+    if any(strike.at.endswith(" transaction") for strike in effects.strikes):
         _sync(effects, Database, "_commit", lambda _self, _cursor, tx: ["transaction"] if tx.proof else [])
-    for method in wanted & {"renew", "heartbeat"}:
-        _sync(effects, Store, method, lambda *_, told=method: [told])
+    write = Database.write
+
+    def quietly(self: Database, work: Any) -> Any:
+        with effects.quiet:
+            return write(self, work)
+
+    Database.write = quietly  # type: ignore[method-assign]
 
 
 def set_clock_wrong(seconds: float) -> None:
@@ -173,8 +194,8 @@ def set_clock_wrong(seconds: float) -> None:
     SystemClock.now = now  # type: ignore[method-assign]
 
 
-def run(order: Order, tell: Tell) -> int:
-    """Run the worker in this process; returns its exit code."""
+def run(order: Order, tell: Tell, ask: Callable[[], Any] | None = None) -> int:
+    """Run the worker in this process; returns its exit code. It freezes each time `ask` returns."""
     os.environ.update(order.environment)
     os.chdir(order.folder)
     sink = os.open(order.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
@@ -182,21 +203,21 @@ def run(order: Order, tell: Tell) -> int:
         os.dup2(sink, number)
     effects = Effects(order.strikes, tell)
     arm(effects)
+    if ask is not None:
+        threading.Thread(target=effects.obey, args=(ask,), daemon=True).start()
     if order.skew:
         set_clock_wrong(order.skew)
     logs.configure(order.level)
     settings = load_settings({}, os.environ, Path(order.folder))
     worker = WorkerSettings(timedelta(seconds=order.lease), 200, timedelta(seconds=order.tick))
-    code = run_worker(
-        replace(settings, worker=worker), name=order.name, until_idle=order.until_idle, once=order.once
-    )
+    code = run_worker(replace(settings, worker=worker), name=order.name, until_idle=order.until_idle, once=order.once)
     tell(f"done {effects.count}")
     return code
 
 
 def child(order: Order, pipe: Any) -> None:
     """Run as a child of the fork server; what is struck is told through the pipe before it happens."""
-    sys.exit(run(order, pipe.send))
+    sys.exit(run(order, pipe.send, pipe.recv))
 
 
 def main() -> int:

@@ -25,10 +25,12 @@ from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDeliver
 from opledger.rules.model import Actor, ActorKind, Operation
 from opledger.rules.redact import Redactor
 from opledger.store import Claim, Claimed, Store
+from opledger.store.encoding import from_micros
 from opledger.worker.commits import Commits
 from opledger.worker.drive import Drive
 from opledger.worker.hand import Held, Workshop
 from opledger.worker.limits import Limits
+from opledger.worker.shared_clock import SharedClock
 
 log = logging.getLogger("opledger.worker")
 
@@ -62,7 +64,7 @@ class Worker:
         secrets: SecretResolver | None = None,
     ) -> None:
         self.store = store
-        self.clock = clock or SystemClock()
+        self.clock = SharedClock(clock or SystemClock())
         self.name = f"{name or socket.gethostname()}-{new_id('w')[2:8]}"
         self.lease = lease
         self.concurrency = concurrency
@@ -80,6 +82,7 @@ class Worker:
         self._redactor: tuple[tuple[str, ...], Redactor] = ((), Redactor(()))
         self._broken: BaseException | None = None
         self._stop: asyncio.Event | None = None
+        self._signed_off = False
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -93,14 +96,17 @@ class Worker:
         self._equip()
         watching = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(asyncio.get_running_loop(), watching), daemon=True)
+        present = False
         try:
             await self.heartbeat()
+            present = True
             if not once:
                 watcher.start()
             await self._loop(stop, until_idle=until_idle, once=once)
         finally:
             watching.set()
-            await self._wind_down()
+            if present:
+                await self._wind_down()
             await self._http.aclose()
             self._commits.close()
             if watcher.is_alive():
@@ -113,19 +119,23 @@ class Worker:
                 self._wake.clear()
                 try:
                     found = await self.tick()
+                    if once:
+                        await self._finish_drives(stopping)
+                        break
+                    if until_idle and not self._drives and not found and await self._idle():
+                        break
                 except StoreUnavailable as error:
+                    if once:
+                        raise
                     log.warning("the database is away: %s", error)
                     found = 0
-                if once and (found == 0 or self._drives):
-                    await self._finish_drives(stopping)
-                    return
-                if until_idle and not self._drives and not found and await self._idle():
-                    return
                 if found >= CLAIM and len(self._drives) < self.concurrency:
                     continue
                 await self._rest(stopping)
                 if self._broken is not None:
-                    raise self._broken
+                    break
+            if self._broken is not None:
+                raise self._broken
         finally:
             stopping.cancel()
 
@@ -231,6 +241,7 @@ class Worker:
             raise UnknownOperation(f"{operation_id} has no remote job to read yet")
         self._equip()
         try:
+            await self._commits.run(self._set_clock)
             began, now = self.clock.monotonic(), self.clock.now()
             claimed = await self._commits.run(lambda: self.store.claim_one(operation_id, self.name, self.lease, now))
             if claimed is None or claimed.operation.lease is None:
@@ -268,11 +279,19 @@ class Worker:
                 task.cancel()
 
     async def heartbeat(self) -> None:
-        """Say in the database that this worker is alive and how late it is."""
-        now, late = self.clock.now(), self._lateness
-        await self._commits.run(
-            lambda: self.store.heartbeat(self.name, socket.gethostname(), os.getpid(), now, lateness=late)
-        )
+        """Say in the database that this worker is alive and how late it is, and set our clock by the database's."""
+        if not self._signed_off:
+            await self._commits.run(self._sign_of_life)
+
+    def _sign_of_life(self) -> None:
+        self._set_clock()
+        host, process = socket.gethostname(), os.getpid()
+        self.store.heartbeat(self.name, host, process, self.clock.now(), lateness=self._lateness)
+
+    def _set_clock(self) -> None:
+        asked = self.clock.monotonic()
+        shared = self.store.database.read(lambda tx: tx.clock())
+        self.clock.learn(None if shared is None else from_micros(shared), asked, self.clock.monotonic())
 
     def sweep(self) -> None:
         """Remove what broken transfers left behind."""
@@ -289,6 +308,7 @@ class Worker:
             task.cancel()
         if left:
             await asyncio.wait(left)
+        self._signed_off = True  # a sign of life after this would outlive us
         try:
             await self._commits.run(lambda: self.store.farewell(self.name))
         except StoreUnavailable as error:
@@ -350,7 +370,11 @@ class Worker:
         self._paused = {**self._paused, contract: reason}
         actor = Actor(self.name, ActorKind.WORKER)
         now = self.clock.now()
-        await self._commits.run(lambda: self.store.pause_provider(contract, actor.name, reason, now))
+        try:
+            await self._commits.run(lambda: self.store.pause_provider(contract, actor.name, reason, now))
+        except StoreUnavailable as error:
+            # The answer that asked for it is still to be recorded; the next one like it asks again.
+            log.warning("%s could not be paused: %s", contract, error)
 
     async def _fared(self, contract: Contract, evidence: Evidence) -> None:
         """Count what a call to a provider brought, and pause the provider once its error budget is spent."""

@@ -48,7 +48,7 @@ async def collect(drive: Hand, contract: Contract) -> None:
     assert result is not None
     if (result.inline is not None or result.url is not None) and drive.fresh is None:
         await observe(drive, contract)  # a fresh status answer, recorded like any other
-        if drive.released:
+        if drive.released or drive.shop.leaving():
             return  # the read failed, or told of something that ends the collecting
     document, answer_url = drive.fresh if drive.fresh is not None else (None, "")
     if result.inline is not None:

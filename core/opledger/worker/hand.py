@@ -121,14 +121,28 @@ class Hand:
         live: bool = False,
         release: bool = False,
     ) -> Operation:
-        """Commit one event. Raises Dropped where the lease is lost or the record moved on."""
+        """Commit one event. Raises Dropped where the lease is lost or the record moved on.
+
+        What was handed in is seen to its end also where this drive is told to stop: an answer that may no longer be
+        acted on is still kept as a late one.
+        """
         write = self.write(evidence, cause, reason=reason, answer=answer, live=live, release=release)
+        recording = asyncio.ensure_future(self._record(write))
+        try:
+            return await asyncio.shield(recording)
+        except asyncio.CancelledError:
+            await asyncio.wait({recording})
+            if not recording.cancelled() and recording.exception() is not None:
+                log.info("%s of %s: %s", evidence.kind, self.op.operation_id, recording.exception())
+            raise
+
+    async def _record(self, write: Write) -> Operation:
         outcome = await self._commit(write)
         if isinstance(outcome, Declined):
             await self._declined(outcome, write)
         assert isinstance(outcome, Recorded)
         self.op = outcome.operation
-        self.released = self.released or release
+        self.released = self.released or write.release
         self.shop.planned(self.op)
         return self.op
 
