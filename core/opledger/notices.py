@@ -77,7 +77,7 @@ class Notices:
         self._stopped = threading.Event()
 
     @classmethod
-    def from_settings(cls, store: Store, settings: Settings, name: str) -> Notices | None:
+    def from_settings(cls, store: Store, settings: Settings, name: str, clock: Clock | None = None) -> Notices | None:
         """Return what the settings ask for; None where they ask for no notices.
 
         Raises ConfigWrong where apprise is not installed.
@@ -86,7 +86,7 @@ class Notices:
             return None
         if find_spec("apprise") is None:
             raise ConfigWrong(MISSING)
-        return cls(store, settings.notify, name=name, secrets=SecretResolver(settings.environment))
+        return cls(store, settings.notify, name=name, secrets=SecretResolver(settings.environment), clock=clock)
 
     def stop(self) -> None:
         """Begin no further message; what was taken and not sent is given back."""
@@ -213,19 +213,16 @@ def send_by_apprise(url: str, message: Message) -> str | None:
     _hush()
     asset = apprise.AppriseAsset(app_id="opledger", app_desc="opledger", app_url="", async_mode=False)
     sender = apprise.Apprise(asset=asset)
-    try:
-        if not sender.add(url):
-            return "apprise does not know this kind of URL, or a part of it is missing"
-        with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as said:  # type: ignore[no-untyped-call]
-            sent = sender.notify(
-                title=message.title,
-                body=message.body,
-                notify_type=apprise.NotifyType(_TYPES[message.severity]),
-                body_format=apprise.NotifyFormat.TEXT,
-            )
-            words = " ".join(said.getvalue().split())
-    except Exception as error:  # noqa: BLE001 - a hundred plugins: whatever one of them raises is its target's trouble
-        return f"apprise broke with {type(error).__name__}"  # its words may hold the URL
+    if not sender.add(url):  # what it logs about that holds the whole URL
+        return "apprise does not know this kind of URL, or a part of it is missing"
+    with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as said:  # type: ignore[no-untyped-call]
+        sent = sender.notify(
+            title=message.title,
+            body=message.body,
+            notify_type=apprise.NotifyType(_TYPES[message.severity]),
+            body_format=apprise.NotifyFormat.TEXT,
+        )
+        words = " ".join(said.getvalue().split())
     if sent:
         return None
     return Redactor(_secrets_of(url)).mask_text(words) or "the target did not take it, and apprise does not say why"

@@ -59,7 +59,7 @@ def run_worker(settings: Settings, *, name: str | None = None, until_idle: bool 
             concurrency=asked.concurrency,
             tick=asked.tick,
         )
-        notices = Notices.from_settings(store, settings, worker.name)
+        notices = Notices.from_settings(store, settings, worker.name, worker.clock)
         run_until_signalled(worker, until_idle=until_idle, once=once, notices=notices)
     return 0
 

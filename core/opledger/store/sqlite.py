@@ -34,8 +34,8 @@ _PRAGMAS: Final = {
 
 _READABLE: Final = frozenset({*_PRAGMAS, "data_version", "journal_mode", "query_only", "read_uncommitted"})
 
-_MAY_INSERT: Final = frozenset({"answer", "contract", "event", "operation", "provider", "request", "worker"})
-_MAY_UPDATE: Final = frozenset({"operation", "provider", "worker"})
+_MAY_INSERT: Final = frozenset({"answer", "contract", "event", "notice", "operation", "provider", "request", "worker"})
+_MAY_UPDATE: Final = frozenset({"notice", "operation", "provider", "worker"})
 _MAY_DELETE: Final = frozenset({"worker"})  #: a worker that signs off leaves no row behind
 
 
