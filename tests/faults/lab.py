@@ -206,6 +206,14 @@ class Lab:
         assert hand.ends(timeout) == 0, hand.tail()
         return hand
 
+    def present(self, count: int = 1) -> None:
+        """Wait until so many workers have signed on."""
+        clock, store = self.ledger.clock, self.ledger.store
+        end = clock.monotonic() + PATIENCE
+        while len(store.workers()) < count:
+            assert clock.monotonic() < end, "the workers did not sign on"
+            store.wait_for_change(1)
+
     def program(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start the command line program, as a person would."""
         log = self.folder / f"program-{len(self._programs) + 1}.log"

@@ -35,13 +35,8 @@ def test_the_lease_of_a_dead_worker_is_taken_over_and_that_is_recorded(both: Lab
 @pytest.mark.parametrize("count", [2, 4])
 def test_many_workers_on_one_database(both: Lab, count: int) -> None:
     """All start together and wake together; each create and each poll is made once, by whoever got it (B40)."""
-    both.ledger.store.workers()
     workers = [both.worker(name=f"worker-{number}", lease=10, tick=60) for number in range(count)]
-    clock = both.ledger.clock
-    end = clock.monotonic() + 20
-    while len(both.ledger.store.workers()) < count:
-        assert clock.monotonic() < end
-        both.ledger.store.wait_for_change(1)
+    both.present(count)
     operations = [both.submit(_polls=3) for _ in range(20)]
     ended = both.ledger.wait_all([operation.operation_id for operation in operations], "60s")
     for worker in workers:
