@@ -78,8 +78,8 @@ def settle_acknowledgement(op: Operation, evidence: e.Evidence, changes: dict[st
     if isinstance(evidence, e.Acknowledged) and op.attention is not None:
         changes |= {"acknowledged_by": evidence.by, "acknowledged_until": evidence.until}
     elif op.acknowledged_by is not None and "attention" in changes:
-        after = changes["attention"]
-        if op.attention is None or after is None or (after.code, after.since) != (op.attention.code, op.attention.since):
+        before, after = op.attention, changes["attention"]
+        if before is None or after is None or (after.code, after.since) != (before.code, before.since):
             changes |= {"acknowledged_by": None, "acknowledged_until": None}
 
 
