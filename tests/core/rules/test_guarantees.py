@@ -205,9 +205,9 @@ def test_each_way_to_ask_the_provider_has_its_words(more: str, words: str) -> No
         ("", 'result = "inline:"\n', "in the status answer at its root", []),
         ('[result]\nurl = "/u"\nformat = "binary"\n', "", "at the URL that the status answer names at /u", []),
         (
-            '[result]\npath = "/jobs/{job_id}/out"\nformat = "jsonl"\ncount = "/n"\nchecksum = "header:content-digest"\n',
+            '[result]\npath = "/out/{job_id}"\nformat = "jsonl"\ncount = "/n"\nchecksum = "header:content-digest"\n',
             "",
-            "at /jobs/{job_id}/out",
+            "at /out/{job_id}",
             ["checksum named by its value from header:content-digest", "record count from /n", "parses as jsonl"],
         ),
     ],
