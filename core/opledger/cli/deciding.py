@@ -1,4 +1,4 @@
-"""``approve reject cancel resolve``: what people decide, each with a reason."""
+"""``review approve reject cancel resolve``: what people decide, each with a reason."""
 
 from __future__ import annotations
 
@@ -20,10 +20,20 @@ Reason = Annotated[str, typer.Option(metavar="R", help="Why; it stands in the jo
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
+    command(app)(review)
     command(app)(approve)
     command(app)(reject)
     command(app)(cancel)
     command(app)(resolve)
+
+
+def review(run: Run, op: Op) -> None:
+    """Show what an approver is to look at: what will be sent, what is promised, and what is much like it."""
+    from opledger.rules import review as rules
+
+    with run.ledger() as ledger:
+        document = ledger.review(op)
+    run.give(document, lambda: rules.lines(document))
 
 
 def approve(run: Run, ops: Ops, reason: Reason) -> int:
@@ -43,7 +53,7 @@ def cancel(
     effect: Annotated[str, typer.Option(metavar="TEXT", help="What you expect to happen.")] = "",
 ) -> int:
     """Record the wish to cancel; a worker sends it once. What was never sent is withdrawn."""
-    return each(run, ops, lambda ledger, op: ledger.cancel(op, reason=reason, effect=effect))
+    return each(run, ops, lambda ledger, op: ledger.cancel(op, reason=reason, effect=effect, also=ops))
 
 
 def resolve(

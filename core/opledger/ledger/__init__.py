@@ -16,6 +16,7 @@ from opledger import config
 from opledger.edges.clock import Clock, new_id
 from opledger.errors import Refused, UsageError
 from opledger.ledger.reading import Reading, Span, WaitTimedOut, span
+from opledger.ledger.reviewing import review_of, sharing, shown_to
 from opledger.ledger.shelf import Shelf
 from opledger.ledger.submitting import Outcome, Submitting
 from opledger.rules import decide, human
@@ -112,9 +113,14 @@ class Ledger(Reading):
 
         def judge(op: Operation, contract: Contract) -> e.Evidence:
             self._still_asked(op, "approve")
-            return human.approval(op, self._who(by), self.demand(op), fingerprint)
+            approved = human.approval(op, self._who(by), self.demand(op), fingerprint)
+            return replace(approved, shown=shown_to(self, op).sha256, contract_digest=op.contract_digest)
 
         return self._act(operation, by, reason, judge, expected_version=expected_version)
+
+    def review(self, operation: str) -> dict[str, Any]:
+        """Return what an approver is to look at: the exact request, the guarantees, and what is much like it."""
+        return review_of(self, self.show(operation))
 
     def reject(
         self, operation: str, *, reason: str, by: str | None = None, expected_version: int | None = None
@@ -134,18 +140,27 @@ class Ledger(Reading):
         reason: str,
         by: str | None = None,
         effect: str = "",
+        also: Sequence[str] = (),
         expected_version: int | None = None,
     ) -> Operation:
         """Take back what was never sent, or record the wish to cancel: a worker sends it, once.
 
-        `effect` says what the requester expects to happen. Raises Refused where nothing can be cancelled, and why.
+        `effect` says what the requester expects to happen. Where the same call would stop other operations too, all of
+        them must be named in `also`, and each is cancelled by its own event. Raises Refused where nothing can be
+        cancelled, and why.
         """
         request = new_id("req")
+        named = {self.show(one).operation_id for one in also}
+
+        def judge(op: Operation, contract: Contract) -> e.Evidence:
+            shares = self._shared_target(op, contract, named)
+            return human.cancellation(op, contract, self._who(by), request, effect, shares=shares)
+
         return self._act(
             operation,
             by,
             reason,
-            lambda op, contract: human.cancellation(op, contract, self._who(by), request, effect),
+            judge,
             request=request,
             expected_version=expected_version,
         )
@@ -206,6 +221,20 @@ class Ledger(Reading):
         who = self._who(by)
         return self._act(operation, by, "a read was asked for", lambda *_: e.Notified("person", who.name))
 
+    def _shared_target(self, op: Operation, contract: Contract, named: set[str]) -> str | None:
+        """Return the operation whose cancel call stops this one too, if one was sent or asked for already.
+
+        Raises Refused where others would be stopped that nobody named.
+        """
+        others = sharing(self, op, contract)
+        unnamed = [other.operation_id for other in others if other.operation_id not in named and other.cancel is None]
+        if unnamed:
+            raise Refused(
+                f"cancelling {op.operation_id} would also stop {', '.join(unnamed)}: the provider has one cancel for "
+                "all of them; name them all in one cancel"
+            )
+        return next((other.operation_id for other in others if other.cancel is not None), None)
+
     def _who(self, by: str | None) -> Actor:
         return human.actor(by or self.settings.operator)
 
@@ -232,6 +261,8 @@ class Ledger(Reading):
             contract = self.contract_of(op)
             evidence = judge(op, contract)
             write = self._write(op, contract, evidence, self._who(by), because, f"human_request:{cause}")
+            if isinstance(evidence, e.Approved):
+                write = replace(write, answer=shown_to(self, op))
             (outcome,) = self.store.record_many([replace(write, expected_version=expected_version or op.version)])
             if isinstance(outcome, Recorded):
                 return outcome.operation

@@ -171,7 +171,7 @@ def _scope(root: Mapping[str, Any], secrets: Mapping[str, str]) -> Scope:
     create = root.get("create")
     raw = create if isinstance(create, Mapping) else {}
     steps = raw.get("steps")
-    captures: set[str] = set()
+    captures = set(keys("create", "refs"))
     for step in steps if isinstance(steps, list) else ():
         captured = step.get("capture") if isinstance(step, Mapping) else None
         captures.update(captured if isinstance(captured, Mapping) else ())

@@ -225,6 +225,8 @@ def _polling(op: Operation, contract: Contract, now: datetime) -> Decision:
 def _cancel_requested(op: Operation, contract: Contract, now: datetime) -> Decision:
     if contract.cancel is None:
         return Call(Action.OBSERVE, "the provider has no cancel; a status read says how the job ends")
+    if op.cancel is not None and op.cancel.shares is not None:
+        return Call(Action.OBSERVE, f"the cancel of {op.cancel.shares} stops this job too; a status read says how")
     return Call(Action.CANCEL, "a cancel intent is recorded and not yet sent")
 
 

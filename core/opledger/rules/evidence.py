@@ -69,7 +69,8 @@ class Approved(Evidence):
 
     by: str
     fingerprint: str
-    shown: str | None = None
+    shown: str | None = None  #: sha256 of the stored review: what the approver was shown
+    contract_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +225,7 @@ class CancelRequested(Evidence):
     request_id: str
     by: str
     effect: str = ""
+    shares: str | None = None  #: the operation whose cancel call stops this job too; then none is sent for this one
 
 
 @dataclass(frozen=True, slots=True)

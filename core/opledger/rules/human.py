@@ -74,9 +74,12 @@ def rejection(op: Operation, who: Actor, demand: Demand) -> e.Rejected:
 
 
 def cancellation(
-    op: Operation, contract: Contract, who: Actor, request_id: str, effect: str = ""
+    op: Operation, contract: Contract, who: Actor, request_id: str, effect: str = "", *, shares: str | None = None
 ) -> e.Withdrawn | e.CancelRequested:
-    """Take back what was never sent, or record the wish to cancel what may run."""
+    """Take back what was never sent, or record the wish to cancel what may run.
+
+    `shares` names the operation whose cancel call stops this one's job too.
+    """
     if op.state in TERMINAL:
         raise Refused(f"{op.operation_id} has ended ({op.state}); there is nothing to cancel")
     if op.state in _NO_CANCEL:
@@ -94,7 +97,7 @@ def cancellation(
             f"{contract.name} has no cancel: nothing can be sent to stop {op.operation_id}; it runs until the provider "
             "ends it or its deadline passes"
         )
-    return e.CancelRequested(request_id, who.name, effect)
+    return e.CancelRequested(request_id, who.name, effect, shares)
 
 
 def _not_wanted_yet(op: Operation) -> None:

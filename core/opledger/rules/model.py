@@ -200,6 +200,7 @@ class CancelIntent:
     lost: bool = False  #: the last of them has no known answer
     reread: bool = False  #: the job was read after that and still ran
     undelivered: bool = False  #: the last of them provably never arrived, so this intent is still unsent
+    shares: str | None = None  #: the operation whose cancel call stops this job too
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def packet(
         "contract": {"name": op.contract, "digest": op.contract_digest, "title": contract.title or None},
         "guarantees": report,
         "record": shapes.record(op),
-        "request": _request(contract, request),
+        "request": request_shown(contract, request),
         "history": [shapes.transition(event) for event in events if event.to_state is not None],
         "calls": _calls(events),
         "answers": [
@@ -82,7 +82,7 @@ def _request_ids(events: Sequence[Event]) -> list[str]:
     return list(dict.fromkeys(str(one) for one in found if one))
 
 
-def _request(contract: Contract, request: StoredRequest) -> Json:
+def request_shown(contract: Contract, request: StoredRequest) -> Json:
     """Return the create request as it was sent, less credentials and what the contract redacts."""
     body: Any = request.body.decode("utf-8", "replace")
     if contract.create.body == "json" and request.body:

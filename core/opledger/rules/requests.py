@@ -271,6 +271,7 @@ def names_of(op: Operation, contract: Contract) -> dict[str, str]:
         "token": op.idempotency_token or "",
         "trace_id": op.trace_id,
         "job_id": op.remote_job_id or "",
+        **{f"step.{name}": value for name, value in op.remote_refs.items()},
         **_vars(contract),
     }
 
@@ -312,6 +313,11 @@ def _filled(contract: Contract, path: Template, op: Operation, query: Mapping[st
 def _url(contract: Contract, path: Template, names: Mapping[str, str], query: Mapping[str, str]) -> str:
     try:
         filled = path.fill(names, encode=True)
+    except KeyError as missing:
+        raise ConfigWrong(
+            f"{contract.name} fills {missing} into the path {path.text!r}, but the provider's answer to the create did "
+            "not have it"
+        ) from missing
     except ValueError as error:
         raise Refused(f"the path {path.text!r} cannot be filled in: {error}") from error
     return _with_query(contract.base_url.rstrip("/") + filled, query)
