@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
-import cel
-
 from opledger.rules import cel_names
 
 MISSING: Final = object()
@@ -142,6 +140,9 @@ class Condition:
         """Compile. Raises ValueError for a syntax error, a name that is not in `names`, or an unknown function."""
         if len(text) > _MAX_CONDITION:
             raise ValueError(f"the condition is longer than {_MAX_CONDITION} characters")
+        # Its package brings a command line of its own, at a third of a second: only a condition is worth that.
+        import cel
+
         try:
             program = cel.compile(text)
         except ValueError as error:
