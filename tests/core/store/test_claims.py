@@ -42,6 +42,14 @@ def test_what_is_due_is_claimed_longest_overdue_first(store: Store) -> None:
     assert store.get(future.operation_id).lease is None
 
 
+def test_the_longest_overdue_of_all_providers_come_first(store: Store) -> None:
+    """Each provider's list is in order by itself; a claim that takes only some must take the oldest of all."""
+    c, a, e_ = (opened(store, due=after(s), contract="payouts")[0] for s in (-3, -9, -1))
+    d, b = (opened(store, due=after(s))[0] for s in (-2, -5))
+    assert ids(claim(store, limit=3)) == ids([a, b, c])
+    assert ids(claim(store, limit=3)) == ids([d, e_])
+
+
 def test_a_claim_is_a_lease_with_a_new_epoch(store: Store) -> None:
     """The epoch is the fencing number; the record itself does not change by being claimed."""
     (operation,) = opened(store)
