@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .provider import Provider
+from tests.bench.provider import Provider
 
 Figures = dict[str, float]
 
@@ -22,7 +22,7 @@ Figures = dict[str, float]
 def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
     """Run one contestant once."""
     command = [sys.executable, "-m", "tests.bench.contestants", name, base_url, str(count), *more]
-    finished = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
     figures: Figures = json.loads(finished.stdout)
     return figures
 
@@ -57,7 +57,13 @@ def polls(count: int, rounds: int, databases: Sequence[tuple[str, str | None]]) 
             base["wall"] / run["wall"] for base, run in zip(runs["hand-written loop"], measured, strict=True)
         )
         size = f"{figures['bytes']:.0f}" if "bytes" in figures else ""
-        say(label, f"{5 * count / figures['wall']:.0f}", f"{figures['cpu'] / (5 * count) * 1000:.2f}", f"{ratio:.2f}", size)
+        say(
+            label,
+            f"{5 * count / figures['wall']:.0f}",
+            f"{figures['cpu'] / (5 * count) * 1000:.2f}",
+            f"{ratio:.2f}",
+            size,
+        )
     assert hand["wall"] > 0
 
 

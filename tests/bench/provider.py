@@ -28,6 +28,7 @@ class Protocol(asyncio.Protocol):
     delay = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport; write at once."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         # Without it every answer would wait for the client's delayed acknowledgement.
@@ -35,6 +36,7 @@ class Protocol(asyncio.Protocol):
         self._waiting = b""
 
     def data_received(self, data: bytes) -> None:
+        """Answer every whole request that has come."""
         self._waiting += data
         while True:
             end = self._waiting.find(b"\r\n\r\n")
@@ -83,7 +85,11 @@ class Protocol(asyncio.Protocol):
 
 
 def _reply(body: bytes, status: int = 200) -> bytes:
-    return b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
+    return b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
+        status,
+        len(body),
+        body,
+    )
 
 
 async def _serve(polls: int, delay: float) -> None:
@@ -101,14 +107,16 @@ class Provider:
         self._arguments = [str(polls), str(delay)]
 
     def __enter__(self) -> Self:
-        self._child = subprocess.Popen(  # noqa: S603
+        self._child = subprocess.Popen(
             [sys.executable, str(Path(__file__)), *self._arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self._child.stdout is not None
         self.base_url = f"http://127.0.0.1:{int(self._child.stdout.readline())}"
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._child.stdin is not None
         self._child.stdin.close()
         self._child.wait(10)
@@ -122,7 +130,7 @@ class Provider:
         """Call the back door."""
         from urllib.request import urlopen
 
-        with urlopen(self.base_url + path) as answer:  # noqa: S310
+        with urlopen(self.base_url + path) as answer:
             return json.load(answer)
 
 
