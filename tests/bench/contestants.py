@@ -19,7 +19,6 @@ from opledger.config import load_settings
 from opledger.ledger import Ledger
 from opledger.rules.wishes import Wish
 from opledger.service import make_worker, serve
-
 from tests.bench import loop
 from tests.bench.provider import contract_text
 
