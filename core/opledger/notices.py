@@ -206,11 +206,11 @@ _TYPES: Final = {Severity.CRITICAL: "failure", Severity.HIGH: "warning", Severit
 
 def send_by_apprise(url: str, message: Message) -> str | None:
     """Send one message; return None, or why it could not be sent. Raises ConfigWrong where apprise is missing."""
+    _hush()
     try:
         import apprise
     except ImportError as error:
         raise ConfigWrong(MISSING) from error
-    _hush()
     asset = apprise.AppriseAsset(app_id="opledger", app_desc="opledger", app_url="", async_mode=False)
     sender = apprise.Apprise(asset=asset)
     if not sender.add(url):  # what it logs about that holds the whole URL
