@@ -67,7 +67,6 @@ def ack(
 
 def _lines(found: Sequence[Escalation], now: datetime) -> Iterable[str]:
     from opledger.cli import text
-    from opledger.rules.model import to_rfc3339
     from opledger.rules.plain import clean
 
     if not found:
@@ -77,15 +76,14 @@ def _lines(found: Sequence[Escalation], now: datetime) -> Iterable[str]:
     def taken(one: Escalation) -> str:
         if not one.acknowledged(now):
             return "-"
-        until = "" if one.acknowledged_until is None else f" until {to_rfc3339(one.acknowledged_until)[:16]}Z"
-        return clean(f"{one.acknowledged_by}{until}")
+        left = "" if one.acknowledged_until is None else f", {text.span(one.acknowledged_until - now)}"
+        return clean(f"{one.acknowledged_by}{left}")
 
     rows = [
         (
             one.severity.value,
             clean(one.code),
-            "-" if one.operation_id is None else text.short(one.operation_id),
-            clean(one.contract),
+            clean(one.contract) if one.operation_id is None else text.short(one.operation_id),
             text.span(now - one.since),
             text.relative(one.deadline, now),
             taken(one),
@@ -93,5 +91,5 @@ def _lines(found: Sequence[Escalation], now: datetime) -> Iterable[str]:
         )
         for one in found
     ]
-    heads = ("SEVERITY", "CODE", "ID", "CONTRACT", "SINCE", "DEADLINE", "TAKEN BY", "WHY")
-    yield from text.table(heads, rows, stretch=7)
+    heads = ("SEVERITY", "CODE", "ID", "SINCE", "DEADLINE", "TAKEN BY", "WHY")
+    yield from text.table(heads, rows, stretch=6)
