@@ -15,6 +15,7 @@ from opledger.worker.actions import cancel, create, reconcile
 from opledger.worker.collect import collect
 from opledger.worker.hand import Dropped, Hand
 from opledger.worker.observe import observe
+from opledger.worker.second_job import look_for_second_job
 
 log = logging.getLogger("opledger.worker")
 
@@ -51,7 +52,11 @@ class Drive(Hand):
     async def _step(self) -> bool:
         shop = self.shop
         contract = shop.contract_of(self.op.contract_digest)
-        decision = decide.decide(self.op, contract, shop.clock.now(), paused=shop.paused(self.op.contract))
+        paused = shop.paused(self.op.contract)
+        decision = decide.decide(self.op, contract, shop.clock.now(), paused=paused)
+        waiting = isinstance(decision, decide.Wait)
+        if paused is None and await look_for_second_job(self, contract, waiting=waiting):
+            return True
         if isinstance(decision, decide.Conclude):
             await self.record(decision.evidence, decision.cause, reason=decision.because)
             return True
