@@ -295,9 +295,8 @@ def _cancel_requested(before: Operation, entry: Entry, state: State, changes: Ch
     ev = entry.evidence
     assert isinstance(ev, e.CancelRequested)
     if before.cancel is None or before.cancel.request_id != ev.request_id:
-        changes["cancel"] = CancelIntent(
-            ev.request_id, ev.by, entry.at, entry.reason or "", ev.effect, shares=ev.shares
-        )
+        reason = entry.reason or ""
+        changes["cancel"] = CancelIntent(ev.request_id, ev.by, entry.at, reason, ev.effect, shares=ev.shares)
         changes["expected_effect"] = ev.effect or before.expected_effect
 
 
@@ -331,7 +330,7 @@ def _decided(before: Operation, entry: Entry, state: State, changes: Changes) ->
     longer = entry.at + (ev.extend_by if ev.extend_by is not None else before.result_timeout)
     names_job = ev.choice in (Choice.BIND, Choice.KEEP) or before.state is State.CONTRACT_VIOLATION
     if names_job and ev.job_id and ev.job_id != before.remote_job_id:
-        changes["remote_refs"] = {}  # they belong to the other job: its status URL must not be read for this one
+        changes["remote_refs"] = {}  # the other job's: its status URL must not be read for this one
     if ev.choice in (Choice.KEEP, Choice.EXTEND, Choice.RESUME):
         changes["cancel"] = None  # whoever lets it run on overrules a cancel that still stands
     if ev.choice in (Choice.BIND, Choice.KEEP) and ev.job_id:

@@ -12,16 +12,12 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
-from opledger.errors import ConfigWrong, Refused, UsageError
-from opledger.rules import fingerprint, jsontext
+from opledger.errors import ConfigWrong, Refused
+from opledger.rules import bodies, fingerprint, jsontext
 from opledger.rules.calls import Answer, Request, origin_of
 from opledger.rules.contract import Auth, Contract, Strategy
 from opledger.rules.model import Operation, StoredRequest
-from opledger.rules.values import MISSING, Template, follow
-
-JSON: Final = "application/json"
-FORM: Final = "application/x-www-form-urlencoded"
-RAW: Final = "application/octet-stream"
+from opledger.rules.values import MISSING, Template
 
 UNFILLED: Final = {"operation_id": "{operation_id}", "token": "{token}", "trace_id": "{trace_id}"}
 """What stands for the operation's own names while a fingerprint is made: the same wish must have the same one."""
@@ -38,7 +34,7 @@ def prepare(
     """
     create = contract.create
     names = {"operation_id": operation_id, "token": token or "", "trace_id": trace_id, **_vars(contract)}
-    body, content_type = _body(contract, asked, names, token)
+    body, content_type = bodies.make(contract, asked, names, token)
     headers = [(name, template.fill(names)) for name, template in {**contract.headers, **create.headers}.items()]
     if content_type is not None:
         headers.append(("Content-Type", content_type))
@@ -111,7 +107,7 @@ def create(op: Operation, contract: Contract, stored: StoredRequest, *, resend: 
         if fields:
             document = jsontext.loads(body)
             for pointer, value in fields.items():
-                document = _put(document, pointer, value)
+                document = bodies.put(document, pointer, value)
             body = jsontext.dumps(document)
     return Request(
         method=stored.method,
@@ -153,7 +149,7 @@ def cancel(op: Operation, contract: Contract) -> Request:
         raise Refused(f"{contract.name} has no cancel; nothing can be sent for {op.operation_id}")
     headers = _headers(op, contract)
     if how.body is not None:
-        headers = (*headers, ("Content-Type", JSON))
+        headers = (*headers, ("Content-Type", bodies.JSON))
     return Request(
         method=how.method,
         url=_filled(contract, how.path, op, how.query),
@@ -286,8 +282,10 @@ def _trace(header: str, trace_id: str) -> tuple[str, str]:
 def _headers(op: Operation, contract: Contract) -> tuple[tuple[str, str], ...]:
     if not contract.headers and contract.trace_header is None:
         return ()
-    names = names_of(op, contract)
-    headers = [(name, template.fill(names)) for name, template in contract.headers.items()]
+    headers = [*_fills(contract, contract.headers, names_of(op, contract)).items()]
+    for name, value in headers:
+        if not value.isprintable():
+            raise ConfigWrong(f"a value of the provider's answer cannot stand in the header {name}; it was not sent")
     if contract.trace_header is not None:
         headers.append(_trace(contract.trace_header, op.trace_id))
     return tuple(headers)
@@ -307,20 +305,27 @@ def _read(op: Operation, contract: Contract, url: str, method: str, timeout: Any
 
 def _filled(contract: Contract, path: Template, op: Operation, query: Mapping[str, Template]) -> str:
     names = names_of(op, contract)
-    return _url(contract, path, names, {name: template.fill(names) for name, template in query.items()})
+    return _url(contract, path, names, _fills(contract, query, names))
 
 
 def _url(contract: Contract, path: Template, names: Mapping[str, str], query: Mapping[str, str]) -> str:
+    return _with_query(contract.base_url.rstrip("/") + _fill(contract, path, names, encode=True), query)
+
+
+def _fills(contract: Contract, templates: Mapping[str, Template], names: Mapping[str, str]) -> dict[str, str]:
+    return {name: _fill(contract, template, names) for name, template in templates.items()}
+
+
+def _fill(contract: Contract, template: Template, names: Mapping[str, str], *, encode: bool = False) -> str:
     try:
-        filled = path.fill(names, encode=True)
+        return template.fill(names, encode=encode)
     except KeyError as missing:
         raise ConfigWrong(
-            f"{contract.name} fills {missing} into the path {path.text!r}, but the provider's answer to the create did "
-            "not have it"
+            f"{contract.name} fills {missing} into {template.text!r}, but the provider's answer to the create did not "
+            "have it"
         ) from missing
     except ValueError as error:
-        raise Refused(f"the path {path.text!r} cannot be filled in: {error}") from error
-    return _with_query(contract.base_url.rstrip("/") + filled, query)
+        raise Refused(f"the path {template.text!r} cannot be filled in: {error}") from error
 
 
 def _with_query(url: str, query: Mapping[str, str]) -> str:
@@ -329,75 +334,3 @@ def _with_query(url: str, query: Mapping[str, str]) -> str:
     parts = urlsplit(url)
     kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
     return urlunsplit(parts._replace(query=urlencode([*kept, *query.items()], quote_via=quote)))
-
-
-def _body(
-    contract: Contract, asked: Any | None, names: Mapping[str, str], token: str | None
-) -> tuple[bytes, str | None]:
-    create = contract.create
-    if create.body == "none":
-        if asked is not None:
-            raise UsageError(f"{contract.name} takes no body; leave it out")
-        return b"", None
-    if create.body == "raw":
-        if not isinstance(asked, str):
-            raise UsageError(f"{contract.name} takes raw text as body; give a JSON string")
-        return asked.encode(), RAW
-    document: Any = {} if asked is None else asked
-    fills = {pointer: template.fill(names) for pointer, template in create.fields.items()}
-    if token is not None:
-        fills.update(_token_field(contract, token))
-    for pointer, value in fills.items():
-        document = _put(document, pointer, value)
-    for name, value in create.idempotency.resend_adds.items():
-        if name.startswith("/") and create.body == "json":
-            _put(document, name, value)  # refused now rather than when the answer is lost and a resend must go out
-    if create.body == "form":
-        if not isinstance(document, Mapping):
-            raise UsageError(f"{contract.name} takes a form; give a JSON object of names and values")
-        return urlencode(_form(document), quote_via=quote).encode(), FORM
-    return jsontext.dumps(document), JSON
-
-
-def _token_field(contract: Contract, token: str) -> dict[str, str]:
-    idempotency = contract.create.idempotency
-    if idempotency.mechanism not in ("body", "client_id", "unique_name"):
-        return {}
-    # A client id may also stand in `fields` or the path as {operation_id} or {token}; then no pointer is named.
-    return {idempotency.name: token} if idempotency.name is not None else {}
-
-
-def _put(document: Any, pointer: str, value: str) -> Any:
-    """Return the document with `value` at `pointer`; parents that are missing are made. Never overwrites."""
-    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
-    if not tokens:
-        raise Refused("a contract field cannot replace the whole body")
-    if not isinstance(document, Mapping):
-        raise UsageError(f"the contract puts a field at {pointer}, so the body must be a JSON object")
-    if follow(document, tuple(tokens)) not in (MISSING, value):
-        raise Refused(f"the body already has {pointer}; the contract fills that field in, so leave it out")
-    copy: dict[str, Any] = dict(document)
-    if len(tokens) == 1:
-        copy[tokens[0]] = value
-    else:
-        rest = "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens[1:])
-        copy[tokens[0]] = _put(copy.get(tokens[0], {}), rest, value)
-    return copy
-
-
-def _form(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Flatten an object to form fields in the common bracket notation: ``a[b]=1``, ``a[0]=x``."""
-    pairs: list[tuple[str, str]] = []
-    for name, value in document.items():
-        key = f"{prefix}[{name}]" if prefix else str(name)
-        if isinstance(value, Mapping):
-            pairs += _form(value, key)
-        elif isinstance(value, list):
-            pairs += _form({str(index): item for index, item in enumerate(value)}, key)
-        elif value is True or value is False:
-            pairs.append((key, "true" if value else "false"))
-        elif value is None:
-            pairs.append((key, ""))
-        else:
-            pairs.append((key, str(value)))
-    return pairs

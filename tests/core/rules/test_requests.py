@@ -421,6 +421,30 @@ def test_there_is_no_cancel_where_the_provider_has_none() -> None:
         requests.cancel(a_record(remote_job_id=JOB), a_contract(cancel=None))
 
 
+@pytest.mark.parametrize(
+    "contract",
+    [
+        with_status(path=text("/v1/runs/{step.run}")),
+        with_status(query={"run": text("{step.run}")}),
+        replace(a_contract(), headers={"X-Run": text("{step.run}")}),
+    ],
+    ids=["path", "query", "header"],
+)
+def test_values_of_the_create_s_answer_are_filled_in(contract: Contract) -> None:
+    """Encoded like a job id; a value that the answer never had is named, and nothing is sent."""
+    request = requests.observe(a_record(remote_job_id=JOB, remote_refs={"run": "a/b"}), contract)
+    assert "a%2Fb" in request.url or headers(request) == {"X-Run": "a/b"}
+    with pytest.raises(ConfigWrong, match="step.run"):
+        requests.observe(a_record(remote_job_id=JOB), contract)
+
+
+def test_no_value_of_an_answer_adds_a_header() -> None:
+    """A line break in it would."""
+    contract = replace(a_contract(), headers={"X-Run": text("{step.run}")})
+    with pytest.raises(ConfigWrong, match="X-Run"):
+        requests.observe(a_record(remote_job_id=JOB, remote_refs={"run": "a\r\nX-Admin: 1"}), contract)
+
+
 # --- look-ups ---------------------------------------------------------------------------------------------------------
 
 
