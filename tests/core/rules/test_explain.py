@@ -96,6 +96,7 @@ def test_work_that_is_due_without_a_worker_is_held_up() -> None:
     found = explained(due, workers_alive=False)
     assert found.blocked_by is not None
     assert found.blocked_by.code == "no_worker"
+    assert "Held up: this is due, and no worker is alive" in found.why
     assert found.next == Plan("create", NOON - timedelta(minutes=1), "nothing has been accepted yet")
     assert explained(due).blocked_by is None
     held = replace(due, lease=Lease("w1", 1, NOON + timedelta(seconds=5)))
@@ -107,7 +108,7 @@ def test_a_call_under_way_is_not_called_lost() -> None:
     call = OpenCall("call_1", Action.CREATE, NOON)
     op = operation(State.CREATE_PENDING, **SENT, **DEADLINES, open_call=call, next=Plan("create", NOON, "under way"))
     alive = explained(replace(op, lease=Lease("w1", 1, NOON + timedelta(seconds=5))), EVENTS[:2])
-    assert "under way" in alive.why
+    assert "A permit for the create is used (call_1) and no answer is recorded. For now" in alive.why
     assert alive.evidence == (1, 2)
     dead = explained(replace(op, lease=Lease("w1", 1, NOON - timedelta(seconds=5))), EVENTS[:2])
     assert "stopped before an answer" in dead.why
