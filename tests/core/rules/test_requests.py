@@ -434,7 +434,7 @@ def test_values_of_the_create_s_answer_are_filled_in(contract: Contract) -> None
     """Encoded like a job id; a value that the answer never had is named, and nothing is sent."""
     request = requests.observe(a_record(remote_job_id=JOB, remote_refs={"run": "a/b"}), contract)
     assert "a%2Fb" in request.url or headers(request) == {"X-Run": "a/b"}
-    with pytest.raises(ConfigWrong, match="step.run"):
+    with pytest.raises(ConfigWrong, match=r"step\.run"):
         requests.observe(a_record(remote_job_id=JOB), contract)
 
 
