@@ -207,14 +207,16 @@ def explanation(found: Explanation) -> Iterable[str]:
 
 
 def choices(options: Iterable[Any], op: Operation) -> Iterable[str]:
-    """Return what a person may decide, each with what it needs, sends and leads to."""
+    """Return what a person may decide, each with what must be so, what follows, what is sent and what stays."""
     empty = True
     for option in options:
         empty = False
         needs = "".join(f" --{need} …" for need in option.needs)
         yield f"  --as {option.choice}{needs}  leads to {option.to}"
+        yield from wrapped(f"Only if: {option.precondition}", "      ")
         yield from wrapped(option.consequence, "      ")
         yield from wrapped(f"Sends: {option.sends}" if option.sends else "Sends nothing.", "      ")
+        yield from wrapped(f"Cannot be undone: {option.undoable}", "      ")
         if option.jobs:
             yield from wrapped(f"Jobs: {', '.join(option.jobs)}", "      ")
     if empty:

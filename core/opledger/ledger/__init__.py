@@ -24,7 +24,7 @@ from opledger.rules import evidence as e
 from opledger.rules.contract import Contract
 from opledger.rules.model import Actor, ActorKind, Choice, Operation, State, to_rfc3339, utc
 from opledger.rules.wishes import Wish
-from opledger.store import Changed, Provider, Recorded, Store, Write
+from opledger.store import Answer, Changed, Provider, Recorded, Store, Write
 
 __all__ = ["Ledger", "Outcome", "Reading", "Span", "WaitTimedOut", "Wish"]
 
@@ -113,8 +113,8 @@ class Ledger(Reading):
 
         def judge(op: Operation, contract: Contract) -> e.Evidence:
             self._still_asked(op, "approve")
-            approved = human.approval(op, self._who(by), self.demand(op), fingerprint)
-            return replace(approved, shown=shown_to(self, op).sha256, contract_digest=op.contract_digest)
+            approved = human.approval(op, self._who(by), self.demand(op), fingerprint, now=self.clock.now())
+            return replace(approved, shown=self._shown(op).sha256, contract_digest=op.contract_digest)
 
         return self._act(operation, by, reason, judge, expected_version=expected_version)
 
@@ -150,10 +150,9 @@ class Ledger(Reading):
         cancelled, and why.
         """
         request = new_id("req")
-        named = {self.show(one).operation_id for one in also}
 
         def judge(op: Operation, contract: Contract) -> e.Evidence:
-            shares = self._shared_target(op, contract, named)
+            shares = self._shared_target(op, contract, also)
             return human.cancellation(op, contract, self._who(by), request, effect, shares=shares)
 
         return self._act(
@@ -178,7 +177,8 @@ class Ledger(Reading):
     ) -> Operation:
         """Decide what no program may decide: one of `choices`, with the job or the time that it needs.
 
-        Raises Refused for agents and for what is not offered, UsageError where a job or a time is missing.
+        Raises Refused for agents, for what is not offered, and where a job or a time is missing; UsageError for a word
+        that is no choice at all, or for a job or a time that the choice does not take.
         """
         if choice not in list(Choice):
             raise UsageError(f"{choice!r} is no choice; there are: {', '.join(Choice)}")
@@ -221,12 +221,13 @@ class Ledger(Reading):
         who = self._who(by)
         return self._act(operation, by, "a read was asked for", lambda *_: e.Notified("person", who.name))
 
-    def _shared_target(self, op: Operation, contract: Contract, named: set[str]) -> str | None:
+    def _shared_target(self, op: Operation, contract: Contract, also: Sequence[str]) -> str | None:
         """Return the operation whose cancel call stops this one too, if one was sent or asked for already.
 
         Raises Refused where others would be stopped that nobody named.
         """
         others = sharing(self, op, contract)
+        named = {self.show(one).operation_id for one in also} if others else set()
         unnamed = [other.operation_id for other in others if other.operation_id not in named and other.cancel is None]
         if unnamed:
             raise Refused(
@@ -234,6 +235,9 @@ class Ledger(Reading):
                 "all of them; name them all in one cancel"
             )
         return next((other.operation_id for other in others if other.cancel is not None), None)
+
+    def _shown(self, op: Operation) -> Answer:
+        return shown_to(self, op)
 
     def _who(self, by: str | None) -> Actor:
         return human.actor(by or self.settings.operator)
@@ -258,15 +262,17 @@ class Ledger(Reading):
         because, operation_id, cause = human.reason(reason), self.show(operation).operation_id, request or new_id("req")
         for _ in range(TRIES):
             op = self.store.get(operation_id)
+            if expected_version is not None and op.version != expected_version:
+                raise Changed(self.what_changed(op, expected_version))
             contract = self.contract_of(op)
             evidence = judge(op, contract)
             write = self._write(op, contract, evidence, self._who(by), because, f"human_request:{cause}")
             if isinstance(evidence, e.Approved):
-                write = replace(write, answer=shown_to(self, op))
-            (outcome,) = self.store.record_many([replace(write, expected_version=expected_version or op.version)])
+                write = replace(write, answer=self._shown(op))
+            (outcome,) = self.store.record_many([replace(write, expected_version=op.version)])
             if isinstance(outcome, Recorded):
                 return outcome.operation
-            if expected_version is not None or not isinstance(outcome.error, Changed):
+            if not isinstance(outcome.error, Changed):
                 raise outcome.error
         raise Refused(f"{operation_id} changes too fast to be decided upon; look at it and try again")
 

@@ -37,6 +37,9 @@ RECENT: Final = 200
 """How many events an explanation looks back over."""
 
 PAGE: Final = 10_000
+NEWS: Final = 6
+"""How many events a refusal names at most of those that came between."""
+
 SUFFIX: Final = 8
 """How many of an id's last characters people see; at least so many name an operation."""
 
@@ -117,6 +120,22 @@ class Reading:
             if len(rows) < PAGE:
                 break
         return found
+
+    def what_changed(self, op: Operation, version: int) -> str:
+        """Say in a sentence what happened to a record since somebody looked at its `version`."""
+        if version > op.version:
+            return f"{op.operation_id} has no version {version} yet, it stands at {op.version}; look at it again"
+        news = self.store.queries.events(op.operation_id, version, limit=NEWS)
+        told = [
+            f"{row.kind} by {row.actor}" + (f" ({row.from_state} -> {row.to_state})" if row.to_state else "")
+            for row in news
+        ]
+        more = op.version - version - len(told)
+        told += [f"{more} more"] if more > 0 else []
+        return (
+            f"{op.operation_id} has changed since you looked at version {version}: {', '.join(told)}; it is now "
+            f"{op.state}, version {op.version}: look again and decide anew"
+        )
 
     def history(self, operation: str) -> tuple[Event, ...]:
         """Return the transitions: the events that changed the state."""

@@ -10,7 +10,10 @@ from opledger.rules.model import Choice, Operation, State
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One choice: what it needs, where it leads, what follows, and what will be sent."""
+    """One choice: what must be so first, what it needs, where it leads, what follows, and what will be sent.
+
+    `undoable` says what can never be undone once it is chosen.
+    """
 
     choice: Choice
     to: State
@@ -18,11 +21,15 @@ class Option:
     needs: tuple[str, ...] = ()
     sends: str | None = None
     jobs: tuple[str, ...] = ()
+    precondition: str = ""
+    undoable: str = ""
 
 
 _CLOSE = (
     "Automation ends for good. Whatever runs at the provider goes on running and is nobody's concern here any more."
 )
+_CLOSED = "A closed operation is never opened again; to go on, submit a new one."
+_SENT = "What has been sent cannot be called back."
 
 
 def choices(op: Operation, contract: Contract) -> tuple[Option, ...]:
@@ -35,22 +42,46 @@ def choices(op: Operation, contract: Contract) -> tuple[Option, ...]:
         return _unconfirmed(op, contract)
     if op.state is State.RESULT_TIMED_OUT:
         return (
-            Option(Choice.EXTEND, State.OBSERVING, "Polling goes on until the new result deadline.", ("for",)),
-            Option(Choice.CLOSE, State.RESOLVED, _CLOSE),
+            Option(
+                Choice.EXTEND,
+                State.OBSERVING,
+                "Polling goes on until the new result deadline.",
+                ("for",),
+                precondition="You have reason to think that the job will still end.",
+                undoable="What the job costs meanwhile. A cancel that was wanted before is taken back by this.",
+            ),
+            _close("You need neither the job nor its result any more, or look after them elsewhere."),
         )
     if op.state in (State.RESULT_UNAVAILABLE, State.RESULT_VALIDATION_FAILED):
-        have = "The stored file stays attached." if op.result is not None else "There is no result."
-        return (
-            Option(
-                Choice.COLLECT,
-                State.RESULT_COLLECTING,
-                "The result is fetched again, with a new collect deadline.",
-                sends="result read",
-            ),
-            Option(Choice.ACCEPT, State.RESOLVED, f"It is taken as it is. {have}"),
-            Option(Choice.CLOSE, State.RESOLVED, f"It is closed without a good result. {have}"),
-        )
+        return _without_result(op)
     return ()
+
+
+def _close(precondition: str, consequence: str = _CLOSE, jobs: tuple[str, ...] = ()) -> Option:
+    return Option(Choice.CLOSE, State.RESOLVED, consequence, jobs=jobs, precondition=precondition, undoable=_CLOSED)
+
+
+def _without_result(op: Operation) -> tuple[Option, ...]:
+    have = "The stored file stays attached." if op.result is not None else "There is no result."
+    return (
+        Option(
+            Choice.COLLECT,
+            State.RESULT_COLLECTING,
+            "The result is fetched again, with a new collect deadline.",
+            sends="result read",
+            precondition="The provider still has the result, or has mended it.",
+            undoable="Nothing at the provider: a result read changes nothing there. A file that is fetched anew takes "
+            "the place of the one that is attached.",
+        ),
+        Option(
+            Choice.ACCEPT,
+            State.RESOLVED,
+            f"It is taken as it is. {have}",
+            precondition="You have looked at what there is, and it will do.",
+            undoable=_CLOSED,
+        ),
+        _close("You can do without the result.", f"It is closed without a good result. {have}"),
+    )
 
 
 def _create_line(op: Operation, contract: Contract) -> str:
@@ -59,6 +90,17 @@ def _create_line(op: Operation, contract: Contract) -> str:
 
 def _cancel_line(contract: Contract) -> str | None:
     return None if contract.cancel is None else f"{contract.cancel.method} cancel"
+
+
+def _cancelled(contract: Contract) -> str:
+    """Say what a cancel leaves behind and destroys, as far as the contract knows."""
+    said = [_SENT]
+    cancel = contract.cancel
+    if cancel is not None and cancel.leaves:
+        said.append(f"It leaves behind: {cancel.leaves.rstrip('.')}.")
+    if cancel is not None and cancel.destroys:
+        said.append(f"It destroys: {', '.join(cancel.destroys)}.")
+    return " ".join(said)
 
 
 def _unknown(op: Operation, contract: Contract) -> tuple[Option, ...]:
@@ -70,11 +112,16 @@ def _unknown(op: Operation, contract: Contract) -> tuple[Option, ...]:
         + ("cancelled, as somebody asked for." if wanted else "polled."),
         ("job",),
         sends=_cancel_line(contract) if wanted else None,
+        precondition="You have seen the job at the provider, and it is this request's job.",
+        undoable="An operation keeps its job. "
+        + (_cancelled(contract) if wanted else "Should it be another's job, only a violation or a close leads out."),
     )
     not_created = Option(
         Choice.NOT_CREATED,
         State.FAILED,
         "You are sure that the provider has no such job. If it has one after all, it runs on unseen.",
+        precondition="You have asked the provider, late enough for a job to show, and there is none.",
+        undoable="The operation has failed for good; to try again, submit a new one.",
     )
     resend = Option(
         Choice.RESEND,
@@ -82,8 +129,13 @@ def _unknown(op: Operation, contract: Contract) -> tuple[Option, ...]:
         "The same request is sent once more under the same token. If the first one arrived and the provider does "
         "not honour the token, there will be two jobs.",
         sends=_create_line(op, contract),
+        precondition="No job is to be seen at the provider, and a second one would be borne.",
+        undoable=f"{_SENT} A second job, should there be one, runs and costs.",
     )
-    close = Option(Choice.CLOSE, State.RESOLVED, f"Nobody will know whether it was created. {_CLOSE}")
+    close = _close(
+        "Nobody needs the job any more, or somebody looks after it elsewhere.",
+        f"Nobody will know whether it was created. {_CLOSE}",
+    )
     # While a cancel is wanted, nothing is created any more: a resend would be taken back before it left.
     return (bind, not_created, close) if op.cancel is not None else (bind, not_created, resend, close)
 
@@ -98,6 +150,8 @@ def _violation(op: Operation, contract: Contract) -> tuple[Option, ...]:
                 "The named job becomes this operation's job and is polled; the others run on and cost what they cost.",
                 ("job",),
                 jobs=op.jobs,
+                precondition="You have looked at the answers and know which job is the one that was wanted.",
+                undoable="What the other jobs do and cost. A cancel that was wanted before is taken back by this.",
             )
         )
         if contract.cancel is not None:
@@ -109,14 +163,25 @@ def _violation(op: Operation, contract: Contract) -> tuple[Option, ...]:
                     ("job",),
                     sends=_cancel_line(contract),
                     jobs=op.jobs,
+                    precondition="The named job is ours and not another customer's.",
+                    undoable=_cancelled(contract),
                 )
             )
-    options.append(Option(Choice.CLOSE, State.RESOLVED, _CLOSE, jobs=op.jobs))
+    options.append(_close("Somebody has told the provider, and the jobs are looked after elsewhere.", jobs=op.jobs))
     return tuple(options)
 
 
 def _unconfirmed(op: Operation, contract: Contract) -> tuple[Option, ...]:
-    options = [Option(Choice.WATCH, State.CANCELLING, "Polling goes on until the new cancel deadline.", ("for",))]
+    options = [
+        Option(
+            Choice.WATCH,
+            State.CANCELLING,
+            "Polling goes on until the new cancel deadline.",
+            ("for",),
+            precondition="You have reason to think that the provider will still carry out the cancel.",
+            undoable="The cancel that was sent stands, and what the job costs meanwhile.",
+        )
+    ]
     if contract.cancel is not None:
         options.append(
             Option(
@@ -124,7 +189,9 @@ def _unconfirmed(op: Operation, contract: Contract) -> tuple[Option, ...]:
                 State.CANCEL_REQUESTED,
                 "A new cancel intent is recorded and sent once.",
                 sends=_cancel_line(contract),
+                precondition="The first cancel had no effect, and a second one does no harm at the provider.",
+                undoable=_cancelled(contract),
             )
         )
-    options.append(Option(Choice.CLOSE, State.RESOLVED, _CLOSE))
+    options.append(_close("The provider was told in another way, or the job may run to its end."))
     return tuple(options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from opledger.errors import Refused, UsageError
@@ -46,10 +46,20 @@ def reason(text: str | None) -> str:
     return text.strip()
 
 
-def approval(op: Operation, who: Actor, demand: Demand, fingerprint: str | None = None) -> e.Approved:
-    """Approve exactly the request that is recorded; `fingerprint` is the one that was looked at, if it is known."""
+def approval(
+    op: Operation, who: Actor, demand: Demand, fingerprint: str | None = None, *, now: datetime | None = None
+) -> e.Approved:
+    """Approve exactly the request that is recorded; `fingerprint` is the one that was looked at, if it is known.
+
+    With `now`, an approval that comes too late is refused, whether a worker has recorded the expiry or not.
+    """
     _awaits(op, "approved")
     _may_judge(op, who, "approve")
+    if now is not None and op.approval_deadline is not None and now >= op.approval_deadline:
+        raise Refused(
+            f"the time to approve {op.operation_id} has expired (it ended at {to_rfc3339(op.approval_deadline)}); a "
+            "worker records it as rejected; if it is still wanted, it must be submitted anew"
+        )
     if demand.four_eyes and _same(who.name, op.requested_by):
         raise Refused(f"{who.name} requested {op.operation_id} and cannot approve it; somebody else must (four eyes)")
     if demand.approvers is not None and who.name not in demand.approvers:
@@ -143,7 +153,7 @@ def _has_what_it_needs(op: Operation, option: Option, job: str | None, extend_by
     if "job" in option.needs:
         if job is None or not job.strip() or not job.isprintable():
             known = f"; known jobs: {', '.join(option.jobs)}" if option.jobs else ""
-            raise UsageError(f"{option.choice} needs the job's id at the provider (--job){known}")
+            raise Refused(f"{option.choice} needs the job's id at the provider (--job){known}")
         if option.jobs and job not in option.jobs:
             raise Refused(
                 f"{job} never came up for {op.operation_id}; {option.choice} takes one of: {', '.join(option.jobs)}"
@@ -152,7 +162,7 @@ def _has_what_it_needs(op: Operation, option: Option, job: str | None, extend_by
         raise UsageError(f"{option.choice} takes no job; leave --job out")
     if "for" in option.needs:
         if extend_by is None or extend_by <= timedelta(0):
-            raise UsageError(f"{option.choice} needs to know for how long (--for 30m)")
+            raise Refused(f"{option.choice} needs to know for how long (--for 30m)")
     elif extend_by is not None:
         raise UsageError(f"{option.choice} takes no time; leave --for out")
 

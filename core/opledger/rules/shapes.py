@@ -131,6 +131,8 @@ def option(choice: Option) -> Json:
         "consequence": choice.consequence,
         "sends": choice.sends,
         "jobs": list(choice.jobs),
+        "precondition": choice.precondition,
+        "cannot_undo": choice.undoable,
     }
 
 

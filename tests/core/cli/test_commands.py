@@ -182,7 +182,7 @@ def test_a_job_is_bound_by_a_person(terminal: Terminal, ledger: Ledger) -> None:
     """`resolve` takes what the choice needs, and nothing else."""
     name = terminal.submit()
     happens(ledger, name, *LOST)
-    assert terminal("resolve", name, "--as", "bind", "--reason", "found it").code == 2
+    assert terminal("resolve", name, "--as", "bind", "--reason", "found it").code == 3
     assert terminal("resolve", name, "--as", "close", "--reason", "x", "--job", "j").code == 2
     assert terminal("resolve", name, "--as", "extend", "--reason", "x", "--for", "1h").code == 3
     assert terminal("resolve", name, "--as", "bind", "--reason", "found", "--job", "j9", by="agent-7").code == 3

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from opledger import Ledger
+from opledger.edges.clock import SystemClock
 from opledger.errors import Refused, UsageError
 from opledger.rules import evidence as e
 from opledger.rules.model import Deadline, State
@@ -22,6 +23,17 @@ when = 'operation.body.rows > 3'
 approvals = 2
 expires = "4h"
 """
+
+
+class Later(SystemClock):
+    """The clock of somebody who comes later."""
+
+    def __init__(self, by: timedelta) -> None:
+        self.by = by
+
+    def now(self) -> datetime:
+        """Wall time, as it will be."""
+        return super().now() + self.by
 
 
 # --- approving -------------------------------------------------------------------------------------------------------
@@ -76,8 +88,23 @@ def test_an_approval_is_for_what_was_looked_at(file_home: Home) -> None:
         with pytest.raises(Refused, match="look at it again"):
             ledger.approve(op.operation_id, reason="fine", fingerprint="sha256:other")
         ledger.note(op.operation_id, "is this right?", by="jo")
-        with pytest.raises(Changed, match="jo"):
+        with pytest.raises(Changed, match=r"since you looked at version 1: Noted by jo; it is now awaiting_approval"):
             ledger.approve(op.operation_id, reason="fine", expected_version=op.version)
+        ledger.approve(op.operation_id, reason="fine", by="jo")
+        with pytest.raises(Changed, match=r"Noted by jo, Approved by jo; .* version 3"):
+            ledger.reject(op.operation_id, reason="no", expected_version=op.version)
+        with pytest.raises(Changed, match="no version 9 yet"):
+            ledger.reject(op.operation_id, reason="no", expected_version=9)
+
+
+def test_an_approval_expires_where_no_worker_runs(home: Home) -> None:
+    """The hour is the database's to keep, not a worker's: nothing may be approved after it (B14)."""
+    with home.ledger(TWO) as ledger:
+        op = ledger.submit("jobs", BODY, requested_by="agent-7")
+        clock = Later(timedelta(hours=4, seconds=1))
+        with home.ledger(TWO, clock=clock) as later, pytest.raises(Refused, match=r"has expired .*submitted anew"):
+            later.approve(op.operation_id, reason="fine", by="ana")
+        assert ledger.show(op.operation_id) == op
 
 
 def test_a_policy_that_cannot_be_evaluated_asks(file_home: Home) -> None:
@@ -217,7 +244,7 @@ def test_a_deadline_can_be_extended(file_home: Home) -> None:
 
 @pytest.mark.parametrize(
     ("choice", "given", "error"),
-    [("maybe", {}, UsageError), ("keep", {"job": "x"}, Refused), ("bind", {}, UsageError), ("extend", {}, Refused)],
+    [("maybe", {}, UsageError), ("keep", {"job": "x"}, Refused), ("bind", {}, Refused), ("extend", {}, Refused)],
 )
 def test_what_is_not_offered_is_not_decided(
     ledger: Ledger, choice: str, given: dict[str, Any], error: type[Refused]

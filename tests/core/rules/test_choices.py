@@ -55,7 +55,8 @@ def test_every_offer_leads_where_it_says(state: State, contract: Contract, inten
         job = "job_2" if "job" in option.needs else None
         time = timedelta(minutes=5) if "for" in option.needs else None
         assert advance(op, e.Decided("ana", option.choice, job, time)) is option.to
-        assert option.consequence.endswith(".")
+        for words in (option.precondition, option.consequence, option.undoable):
+            assert words.endswith(".")
 
 
 @pytest.mark.parametrize("state", ASKED, ids=str)
@@ -72,6 +73,16 @@ def test_what_an_offer_needs_is_needed(state: State) -> None:
 def test_no_cancel_is_offered_where_the_provider_has_none(state: State) -> None:
     """The console says so before anybody needs it."""
     assert "cancel" not in offers(a_question(state), a_contract(cancel=None))
+
+
+def test_what_a_cancel_leaves_and_destroys_is_said_before() -> None:
+    """Whoever confirms must know the damage (it stands in the contract)."""
+    contract = with_cancel(destroys=("the export", "its log"), leaves="Rows stay.")
+    for state in (State.CONTRACT_VIOLATION, State.CANCELLATION_UNCONFIRMED):
+        said = offers(a_question(state), contract)["cancel"].undoable
+        assert said == (
+            "What has been sent cannot be called back. It leaves behind: Rows stay. It destroys: the export, its log."
+        )
 
 
 def test_without_a_known_job_a_violation_can_only_be_closed() -> None:

@@ -73,6 +73,15 @@ def test_approvals_are_refused(who: Actor, demand: Demand, changes: dict[str, An
         human.approval(replace(WAITS, **changes), who, demand, "sha256:11")
 
 
+def test_an_approval_that_comes_too_late_is_refused() -> None:
+    """The deadline holds also where no worker has been there to record it; a rejection does no harm."""
+    late = replace(WAITS, approval_deadline=NOON)
+    with pytest.raises(Refused, match="expired"):
+        human.approval(late, ANA, ASKS, now=NOON)
+    assert human.approval(late, ANA, ASKS, now=NOON - timedelta(microseconds=1)).by == "ana"
+    assert human.rejection(late, ANA, ASKS).by == "ana"
+
+
 def test_four_eyes_can_be_waived() -> None:
     """A team of one says so in its settings."""
     mine = replace(WAITS, requested_by="ana")
@@ -203,15 +212,15 @@ def test_every_choice_that_is_offered_can_be_taken() -> None:
 @pytest.mark.parametrize(
     ("state", "choice", "given", "error", "says"),
     [
-        (State.CREATE_UNKNOWN, Choice.BIND, {}, UsageError, "--job"),
-        (State.CREATE_UNKNOWN, Choice.BIND, {"job": "  "}, UsageError, "--job"),
-        (State.CREATE_UNKNOWN, Choice.BIND, {"job": "a\x1bb"}, UsageError, "--job"),
+        (State.CREATE_UNKNOWN, Choice.BIND, {}, Refused, "--job"),
+        (State.CREATE_UNKNOWN, Choice.BIND, {"job": "  "}, Refused, "--job"),
+        (State.CREATE_UNKNOWN, Choice.BIND, {"job": "a\x1bb"}, Refused, "--job"),
         (State.CREATE_UNKNOWN, Choice.CLOSE, {"job": "job_a"}, UsageError, "no job"),
         (State.CREATE_UNKNOWN, Choice.CLOSE, {"extend_by": timedelta(1)}, UsageError, "no time"),
         (State.CREATE_UNKNOWN, Choice.KEEP, {"job": "job_a"}, Refused, "bind, not-created, resend, close"),
         (State.CONTRACT_VIOLATION, Choice.KEEP, {"job": "job_z"}, Refused, "job_a"),
-        (State.RESULT_TIMED_OUT, Choice.EXTEND, {}, UsageError, "--for"),
-        (State.RESULT_TIMED_OUT, Choice.EXTEND, {"extend_by": timedelta(0)}, UsageError, "--for"),
+        (State.RESULT_TIMED_OUT, Choice.EXTEND, {}, Refused, "--for"),
+        (State.RESULT_TIMED_OUT, Choice.EXTEND, {"extend_by": timedelta(0)}, Refused, "--for"),
         (State.OBSERVING, Choice.CLOSE, {}, Refused, "nothing is to be decided"),
         (State.SUCCEEDED, Choice.CLOSE, {}, Refused, "nothing is to be decided"),
     ],

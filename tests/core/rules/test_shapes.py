@@ -117,7 +117,7 @@ def test_choices_and_explanations_are_plain_data() -> None:
     op = operation(State.CONTRACT_VIOLATION, jobs=("job_a", "job_b"))
     found = [shapes.option(one) for one in choices(op, contract())]
     assert found[0]["choice"] == "keep"
-    assert set(found[0]) == {"choice", "needs", "to", "consequence", "sends", "jobs"}
+    assert set(found[0]) == {"choice", "needs", "to", "consequence", "sends", "jobs", "precondition", "cannot_undo"}
     assert (found[0]["needs"], found[0]["jobs"], found[0]["to"]) == (["job"], ["job_a", "job_b"], "observing")
     why = shapes.explanation(explain(op, contract(), NOON, events=[]))
     assert set(why) == {"operation_id", "state", "why", "evidence", "next", "blocked_by", "choices"}
