@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +25,7 @@ _GOOD = frozenset({State.SUCCEEDED})
 _BAD = frozenset({State.FAILED, State.CONTRACT_VIOLATION, State.RESULT_UNAVAILABLE, State.RESULT_VALIDATION_FAILED})
 
 Row = Sequence[str]
+STATE_COLUMN = 2
 
 
 def short(operation_id: str) -> str:
@@ -37,18 +38,18 @@ def coloured() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def state_word(state: State, width: int = 0) -> str:
-    """Return a state, padded, and coloured by what it asks of the reader."""
-    padded = f"{state:<{width}}"
+def state_word(state: State, text: str | None = None) -> str:
+    """Return a state (or `text` in its place), coloured by what it asks of the reader."""
+    word = state.value if text is None else text
     if not coloured():
-        return padded
+        return word
     if state in _GOOD:
-        return typer.style(padded, fg="green")
+        return typer.style(word, fg="green")
     if state in _BAD:
-        return typer.style(padded, fg="red")
+        return typer.style(word, fg="red")
     if state.needs_human or state is State.CREATE_UNKNOWN:
-        return typer.style(padded, fg="yellow")
-    return typer.style(padded, dim=True) if state in TERMINAL else padded
+        return typer.style(word, fg="yellow")
+    return typer.style(word, dim=True) if state in TERMINAL else word
 
 
 def span(length: timedelta) -> str:
@@ -69,35 +70,39 @@ def relative(at: datetime | None, now: datetime) -> str:
     return f"in {span(at - now)}" if at > now else "now"
 
 
-def table(heads: Row, rows: Sequence[Row], *, stretch: int, styled: Mapping[int, Any] | None = None) -> Iterable[str]:
-    """Lay out rows in columns that fit the terminal; column `stretch` gives up space first. Cells must be clean."""
+def table(
+    heads: Row, rows: Sequence[Row], *, stretch: int, paint: Callable[[int, int, str], str] | None = None
+) -> Iterable[str]:
+    """Lay out rows in columns that fit the terminal; column `stretch` gives up space first. Cells must be clean.
+
+    `paint` may colour a finished cell, given its row, its column and its text.
+    """
     from rich.cells import cell_len, set_cell_size
 
-    room = shutil.get_terminal_size((80, 24)).columns
-    widths = [max(cell_len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
-    # The widest columns give way until the row fits; none goes below what its heading or eight letters need.
-    least = [max(len(head), min(8, width)) for head, width in zip(heads, widths, strict=True)]
-    order = sorted(range(len(heads)), key=lambda i: (i != stretch, -widths[i]))
-    excess = sum(widths) + 2 * (len(heads) - 1) - room
-    for i in order:
-        if excess <= 0:
-            break
-        give = min(excess, widths[i] - least[i])
-        widths[i] -= give
-        excess -= give
+    widths = _widths(heads, [[cell_len(text) for text in row] for row in (heads, *rows)], stretch)
 
     def cell(text: str, width: int) -> str:
         if cell_len(text) > width:
             return set_cell_size(text, width - 1) + "…"
         return set_cell_size(text, width)
 
-    def line(row: Row, style: Mapping[int, Any]) -> str:
+    for number, row in enumerate((heads, *rows), -1):
         cells = [cell(text, width) for text, width in zip(row, widths, strict=True)]
-        return "  ".join(style[i](text) if i in style else text for i, text in enumerate(cells)).rstrip()
+        if paint is not None and number >= 0:
+            cells = [paint(number, column, text) for column, text in enumerate(cells)]
+        yield "  ".join(cells).rstrip()
 
-    yield line(heads, {})
-    for row in rows:
-        yield line(row, styled or {})
+
+def _widths(heads: Row, lengths: Sequence[Sequence[int]], stretch: int) -> list[int]:
+    """Give each column what it needs; where that is too much, the widest give way, `stretch` first."""
+    widths = [max(column) for column in zip(*lengths, strict=True)]
+    least = [max(len(head), min(8, width)) for head, width in zip(heads, widths, strict=True)]
+    excess = sum(widths) + 2 * (len(heads) - 1) - shutil.get_terminal_size((80, 24)).columns
+    for i in sorted(range(len(heads)), key=lambda i: (i != stretch, -widths[i])):
+        give = max(min(excess, widths[i] - least[i]), 0)
+        widths[i] -= give
+        excess -= give
+    return widths
 
 
 def wrapped(text: str, indent: str = "") -> Iterable[str]:
@@ -109,13 +114,14 @@ def wrapped(text: str, indent: str = "") -> Iterable[str]:
 
 
 def listing(operations: Sequence[Operation], now: datetime) -> Iterable[str]:
-    """Return the table of `list`."""
+    """Return the table of `list`; a ``!`` marks what wants a person's attention."""
     if not operations:
         yield "No operations."
         return
     rows = [
         (
             short(op.operation_id),
+            "!" if op.attention is not None else "",
             op.state.value,
             clean(op.contract),
             clean(op.remote_state or "-"),
@@ -124,8 +130,12 @@ def listing(operations: Sequence[Operation], now: datetime) -> Iterable[str]:
         )
         for op in operations
     ]
-    heads = ("ID", "STATE", "CONTRACT", "REMOTE", "NEXT", "AGE")
-    yield from table(heads, rows, stretch=3, styled={1: lambda text: state_word(State(text.strip()), len(text))})
+    heads = ("ID", "!", "STATE", "CONTRACT", "REMOTE", "NEXT", "AGE")
+
+    def paint(number: int, column: int, text: str) -> str:
+        return state_word(operations[number].state, text) if column == STATE_COLUMN else text
+
+    yield from table(heads, rows, stretch=4, paint=paint)
 
 
 def record(op: Operation, now: datetime) -> Iterable[str]:

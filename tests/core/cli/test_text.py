@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from opledger.cli import text
+from opledger.rules.model import Attention, Plan, State
+from tests.core.rules.operations import NOON, operation
+
+ROWS = [("12345678", "cancellation_unconfirmed", "日本語の契約の長い名前"), ("87654321", "ok", "x" * 100)]
+
+
+@pytest.mark.parametrize(
+    ("length", "written"),
+    [
+        (timedelta(0), "0s"),
+        (timedelta(milliseconds=400), "0s"),
+        (timedelta(seconds=59), "59s"),
+        (timedelta(minutes=12, seconds=5), "12m 5s"),
+        (timedelta(hours=2), "2h"),
+        (timedelta(days=3, hours=4, minutes=5), "3d 4h"),
+        (-timedelta(seconds=5), "-5s"),
+        (-timedelta(milliseconds=5), "0s"),
+    ],
+)
+def test_lengths_of_time_are_short(length: timedelta, written: str) -> None:
+    """Two units say enough, and a clock that runs ahead shows."""
+    assert text.span(length) == written
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_a_table_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Wide characters count double, and what gives way says so."""
+    from rich.cells import cell_len
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = list(text.table(("ID", "STATE", "CONTRACT"), ROWS, stretch=2))
+    assert len(lines) == 3
+    assert all(cell_len(line) <= columns for line in lines)
+    assert ("…" in lines[2]) is (columns < 138)
+    assert lines[0].split() == ["ID", "STATE", "CONTRACT"]
+
+
+def test_a_list_marks_and_colours_what_needs_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the word itself had to be cut."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(text, "coloured", lambda: True)
+    attention = Attention("cancellation_unconfirmed", NOON, "no word")
+    stuck = operation(State.CANCELLATION_UNCONFIRMED, attention=attention, next=Plan("human", None, "decide"))
+    lines = list(text.listing([stuck, operation(State.SUCCEEDED)], NOON + timedelta(minutes=2)))
+    assert "!" in lines[1]
+    assert "\x1b[33m" in lines[1]
+    assert "cancell…" in lines[1]
+    assert "!" not in lines[2]
+    assert "\x1b[32m" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environ", "colours"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, environ: dict[str, str], colours: bool
+) -> None:
+    """https://no-color.org, pipes and dumb terminals."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert text.coloured() is colours
+
+
+def test_sentences_break_and_words_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id that is cut in two cannot be copied."""
+    monkeypatch.setenv("COLUMNS", "40")
+    word = "sha256:" + "a" * 64
+    lines = list(text.wrapped(f"the fingerprint of it is {word} and\nnothing \x1b[2J else", "  "))
+    assert f"  {word}" in lines
+    assert all(len(line) <= 40 or word in line for line in lines)
+    assert "\x1b" not in "".join(lines)
