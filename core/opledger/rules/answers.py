@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from opledger.rules import evidence as e
 from opledger.rules.calls import Answer, Failure, Fate
@@ -34,6 +34,9 @@ from opledger.rules.pages import (
 )
 from opledger.rules.requests import own_url
 from opledger.rules.values import MISSING
+
+CLOCK_SKEW: Final = timedelta(minutes=2)
+"""What a provider dates this much before our first send, or more, is not of our making."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,7 @@ def _bound(page: Page, facts: Mapping[str, Any], job_id: str, how: str, *, repla
         remote_state=None if state is MISSING else word_of(state),
         refs=refs or None,
         how=how,
-        replay=replay,
+        replay=replay or job_id in op.jobs,
         retry_at=retry_at,
     )
 
@@ -278,13 +281,17 @@ def _observed(page: Page, call_id: str, answer: str | None, word: str, means: Me
         if value is not MISSING and value is not None
     ]
     retry_at, hint = (None, None) if means in FINAL_MEANS else wait_until(page)
+    updated_at = moment_of(page.pick(status.updated_at), status.updated_at_unit)
+    sent = page.op.first_sent_at
+    if means in FINAL_MEANS and updated_at is not None and sent is not None and updated_at < sent - CLOCK_SKEW:
+        page.notes.append("it ended before our first send: a replay")
     return e.Observed(
         **page.facts(call_id, answer),
         job_id=page.op.remote_job_id,
         remote_state=word,
         means=means,
         progress=progress or None,
-        updated_at=moment_of(page.pick(status.updated_at), status.updated_at_unit),
+        updated_at=updated_at,
         error=": ".join(errors) if errors else None,
         retry_at=retry_at,
         hint=hint,

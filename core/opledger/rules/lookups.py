@@ -7,11 +7,11 @@ adopts, more than one is a violation, none is proof only where the contract says
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from opledger.rules import evidence as e
-from opledger.rules.answers import Reading
+from opledger.rules.answers import CLOCK_SKEW, Reading
 from opledger.rules.calls import Answer, Failure
 from opledger.rules.contract import Contract, Strategy
 from opledger.rules.model import FINAL_MEANS, Means, Operation
@@ -29,9 +29,6 @@ from opledger.rules.pages import (
     word_of,
 )
 from opledger.rules.values import MISSING, Pick
-
-CLOCK_SKEW: Final = timedelta(minutes=2)
-"""A job made this much before our first send, or more, cannot be ours."""
 
 _ROOT: Final = Pick("", pointer=())
 
