@@ -24,10 +24,10 @@ from opledger.errors import ConfigWrong, StoreUnavailable
 from opledger.ledger import Ledger
 from opledger.notices import LEASE, Notices, send_by_apprise
 from opledger.rules import escalation
-from opledger.rules.escalation import Message, Severity, TrackState
+from opledger.rules.escalation import Message, Severity, Target, TrackState
 from opledger.rules.model import Means, Operation
 from opledger.rules.plain import SafeText
-from opledger.rules.settings_file import Notify
+from opledger.rules.settings_file import Notify, SettingsInvalid, notice_targets
 from opledger.store import Store
 from tests.core.ledgers import BODY, LOST, RUNNING, Home, happens, observed
 from tests.fakes.clock import HandClock
@@ -127,6 +127,35 @@ def the_track(ledger: Ledger, op: Operation) -> escalation.Track:
     """What the one target was told of an operation."""
     (track,) = ledger.store.notices_of(op.operation_id)
     return track
+
+
+def test_a_target_is_read_from_the_settings(home: Home) -> None:
+    """Every key of [[notify]]; what is left out has a default."""
+    settings = home.settings(
+        '[[notify]]\nname = "pager"\nurl = ["env:A", "env:B"]\non = ["gone"]\n'
+        'severity = "high"\nrepeat = "10m"\ndigest = 3\n[[notify]]\nurl = "env:A"\n[[notify]]\nurl = "env:A"\n'
+    )
+    assert notice_targets(settings.notify) == (
+        (Target("pager", frozenset({"gone"}), Severity.HIGH, timedelta(minutes=10), 3), "env:A"),
+        (Target("pager/2", frozenset({"gone"}), Severity.HIGH, timedelta(minutes=10), 3), "env:B"),
+        (Target("env:A", frozenset(), Severity.LOW, timedelta(minutes=30), 5), "env:A"),
+        (Target("env:A+2", frozenset(), Severity.LOW, timedelta(minutes=30), 5), "env:A"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('severity = "urgent"', "severity: must be one of critical, high, low"),
+        ("digest = 0", "digest"),
+        ('repeat = "0s"', "repeat"),
+        ('name = "on call"', "name: must be a name"),
+    ],
+)
+def test_a_wrong_setting_of_a_target_is_named(home: Home, line: str, says: str) -> None:
+    """A target that is silently deaf is found out in the worst night."""
+    with pytest.raises(SettingsInvalid, match=says):
+        home.settings(f'[[notify]]\nurl = "env:A"\n{line}\n')
 
 
 # --- telling -----------------------------------------------------------------------------------------------------

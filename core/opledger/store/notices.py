@@ -24,7 +24,7 @@ from opledger.store.tables import NOTICE, OPERATION, PROVIDER
 n: Final = NOTICE.c
 o: Final = OPERATION.c
 
-MOST: Final = 20_000
+MOST: Final = 5_000
 """Most tracks begun or taken at once."""
 
 _NEVER: Final = to_micros(datetime.max.replace(tzinfo=UTC))
