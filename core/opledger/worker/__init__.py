@@ -20,16 +20,15 @@ from opledger.edges.http import Http
 from opledger.edges.secrets import SecretResolver
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UnknownOperation
 from opledger.rules.contract import Contract
-from opledger.rules.contract_file import parse
 from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDelivered, ReadFailed
 from opledger.rules.model import Actor, ActorKind, Operation
-from opledger.rules.redact import Redactor
 from opledger.store import Claim, Claimed, Store
 from opledger.store.encoding import from_micros
 from opledger.worker.commits import Commits
 from opledger.worker.drive import Drive
 from opledger.worker.hand import Held, Workshop
-from opledger.worker.limits import Limits
+from opledger.worker.known import Known
+from opledger.worker.limits import Limits, Room
 from opledger.worker.shared_clock import SharedClock
 
 log = logging.getLogger("opledger.worker")
@@ -72,14 +71,13 @@ class Worker:
         self._results = results
         self._secrets = secrets or SecretResolver(os.environ)
         self._limits = Limits()
-        self._contracts: dict[str, Contract] = {}
+        self._known = Known(store, self._secrets)
         self._paused: dict[str, str] = {}
         self._drives: dict[asyncio.Task[None], tuple[Drive, str]] = {}
         self._wake = asyncio.Event()
         self._due_at: datetime | None = None
         self._claimed_at = 0.0
         self._lateness = timedelta(0)
-        self._redactor: tuple[tuple[str, ...], Redactor] = ((), Redactor(()))
         self._broken: BaseException | None = None
         self._stop: asyncio.Event | None = None
         self._signed_off = False
@@ -100,9 +98,11 @@ class Worker:
         try:
             await self.heartbeat()
             present = True
-            if not once:
+            if once:
+                await self._look_once(stop)
+            else:
                 watcher.start()
-            await self._loop(stop, until_idle=until_idle, once=once)
+                await self._loop(stop, until_idle=until_idle)
         finally:
             watching.set()
             if present:
@@ -112,21 +112,16 @@ class Worker:
             if watcher.is_alive():
                 await asyncio.to_thread(watcher.join, 2)
 
-    async def _loop(self, stop: asyncio.Event, *, until_idle: bool, once: bool) -> None:
+    async def _loop(self, stop: asyncio.Event, *, until_idle: bool) -> None:
         stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
                 self._wake.clear()
                 try:
                     found = await self.tick()
-                    if once:
-                        await self._finish_drives(stopping)
-                        break
                     if until_idle and not self._drives and not found and await self._idle():
                         break
                 except StoreUnavailable as error:
-                    if once:
-                        raise
                     log.warning("the database is away: %s", error)
                     found = 0
                 if found >= CLAIM and len(self._drives) < self.concurrency:
@@ -139,9 +134,23 @@ class Worker:
         finally:
             stopping.cancel()
 
-    async def _finish_drives(self, stopping: asyncio.Future[Any]) -> None:
-        while self._drives and not stopping.done():
-            await asyncio.wait({stopping, *self._drives}, return_when=asyncio.FIRST_COMPLETED)
+    async def _look_once(self, stop: asyncio.Event) -> None:
+        """Drive what is due, each operation at least once, in as many rounds as the limits make of it."""
+        stopping = asyncio.ensure_future(stop.wait())
+        driven: set[str] = set()
+        try:
+            while not stop.is_set():
+                before = len(driven)
+                await self.tick()
+                driven.update(drive.op.operation_id for drive, _ in self._drives.values())
+                while self._drives and not stop.is_set():
+                    await asyncio.wait({stopping, *self._drives}, return_when=asyncio.FIRST_COMPLETED)
+                if self._broken is not None:
+                    raise self._broken
+                if len(driven) == before:
+                    return
+        finally:
+            stopping.cancel()
 
     async def _rest(self, stopping: asyncio.Future[Any]) -> None:
         """Sleep until something may be due: a wake-up, the earliest planned time, or the tick."""
@@ -194,7 +203,7 @@ class Worker:
         if self._due_at is None or (self._due_at > now and not writing):
             return None
         self._claimed_at = self.clock.monotonic()
-        free = {contract: left for contract, left in room.items() if left > 0}
+        free = Room({contract: left if left > 0 else limit for contract, left in room.items()})
         return Claim(self.name, limit, self.lease, now, paused=held, room=free)
 
     def _start(self, claimed: Claimed) -> None:
@@ -204,7 +213,7 @@ class Worker:
         held = Held(operation.lease.epoch, self._claimed_at + self.lease.total_seconds())
         drive = Drive(self._shop, claimed, held)
         try:
-            self._limits.know(self._contract(operation.contract_digest))
+            self._limits.know(self._known.contract(operation.contract_digest))
         except ConfigWrong as wrong:
             log.error("%s cannot be driven: %s", operation.operation_id, wrong)
         self._limits.started(operation.contract, self.clock.monotonic())
@@ -247,7 +256,7 @@ class Worker:
             if claimed is None or claimed.operation.lease is None:
                 return None
             held = Held(claimed.operation.lease.epoch, began + self.lease.total_seconds())
-            await Drive(self._shop, claimed, held).read_now(self._contract(claimed.operation.contract_digest))
+            await Drive(self._shop, claimed, held).read_now(self._known.contract(claimed.operation.contract_digest))
             return self.store.get(operation_id)
         finally:
             await self._http.aclose()
@@ -328,10 +337,10 @@ class Worker:
             http=self._http,
             results=self._results,
             lease=self.lease,
-            contract_of=self._contract,
+            contract_of=self._known.contract,
             paused=self._paused_because,
             pause=self._pause,
-            redactor=self._current_redactor,
+            redactor=self._known.redactor,
             planned=self._planned,
             fared=self._fared,
             leaving=lambda: self._stop is not None and self._stop.is_set(),
@@ -343,25 +352,6 @@ class Worker:
     def _planned(self, operation: Operation) -> None:
         if operation.next is not None and operation.next.at is not None:
             self._due_at = operation.next.at if self._due_at is None else min(self._due_at, operation.next.at)
-
-    def _contract(self, digest: str) -> Contract:
-        """Return a pinned contract; it is parsed once and never changes."""
-        known = self._contracts.get(digest)
-        if known is None:
-            pinned = self.store.contract_source(digest)
-            if pinned is None:
-                raise ConfigWrong(f"contract {digest} is not in the ledger, though an operation is pinned to it")
-            source, environment = pinned
-            known = self._contracts[digest] = parse(source, name_hint=digest, environment=environment)
-            # No command that fetches one secret inherits another one.
-            self._secrets.hide([*([known.auth.secret] if known.auth.secret else []), *known.secrets.values()])
-        return known
-
-    def _current_redactor(self) -> Redactor:
-        known = self._secrets.known()
-        if self._redactor[0] != known:
-            self._redactor = (known, Redactor(known))
-        return self._redactor[1]
 
     async def _pause(self, contract: str, reason: str) -> None:
         """Stop all calls to one provider: one escalation instead of five hundred failures."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from opledger.rules.contract import Contract
 
@@ -30,6 +30,14 @@ class _Bucket:
 class _Trouble:
     failures: int = 0
     since: float = 0.0
+
+
+class Room(dict[str, int]):
+    """How many more operations each contract may have open; one of a contract not read yet, to learn its limits by."""
+
+    def get(self, contract: str, default: Any = None) -> Any:  # noqa: ARG002 - we know better than any default
+        """Return the room of a contract."""
+        return super().get(contract, 1)
 
 
 class Limits:

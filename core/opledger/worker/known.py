@@ -1,0 +1,40 @@
+"""What a worker has read once and needs all the time: pinned contracts, and the secrets that must not be shown."""
+
+from __future__ import annotations
+
+from opledger.edges.secrets import SecretResolver
+from opledger.errors import ConfigWrong
+from opledger.rules.contract import Contract
+from opledger.rules.contract_file import parse
+from opledger.rules.redact import Redactor
+from opledger.store import Store
+
+
+class Known:
+    """Contracts by digest, and a redactor for every secret that was resolved so far."""
+
+    def __init__(self, store: Store, secrets: SecretResolver) -> None:
+        self._store = store
+        self._secrets = secrets
+        self._contracts: dict[str, Contract] = {}
+        self._redactor: tuple[tuple[str, ...], Redactor] = ((), Redactor(()))
+
+    def contract(self, digest: str) -> Contract:
+        """Return a pinned contract; it is parsed once and never changes. Raises ConfigWrong where it is not there."""
+        known = self._contracts.get(digest)
+        if known is None:
+            pinned = self._store.contract_source(digest)
+            if pinned is None:
+                raise ConfigWrong(f"contract {digest} is not in the ledger, though an operation is pinned to it")
+            source, environment = pinned
+            known = self._contracts[digest] = parse(source, name_hint=digest, environment=environment)
+            # No command that fetches one secret inherits another one.
+            self._secrets.hide([*([known.auth.secret] if known.auth.secret else []), *known.secrets.values()])
+        return known
+
+    def redactor(self) -> Redactor:
+        """Return what masks all secrets known by now."""
+        known = self._secrets.known()
+        if self._redactor[0] != known:
+            self._redactor = (known, Redactor(known))
+        return self._redactor[1]

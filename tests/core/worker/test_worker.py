@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from opledger.errors import StoreUnavailable, UnknownOperation
+from opledger.rules import decide
+from opledger.rules.model import State
+from opledger.store import Store
+from tests.core.worker.conftest import Bench
+
+
+async def begun(bench: Bench, count: int = 1, *, timeout: float = 10, **match: str) -> int:  # noqa: ASYNC109
+    """Wait until so much has arrived at the provider, while the worker of this process goes on."""
+    return await asyncio.to_thread(lambda: bench.sim.wait_for(count, timeout=timeout, **match))
+
+
+async def test_a_fresh_worker_keeps_the_concurrency_of_a_contract_it_has_not_read_yet(bench: Bench) -> None:
+    """The limits stand in the contract, which a worker learns with its first operation: that must not be a flood."""
+    bench.contract(changes={"concurrency = 50": "concurrency = 2"})
+    bench.sim.control(hold="create")
+    for _ in range(8):
+        bench.submit(_polls=1)
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(bench.hire().run(stop))
+    assert await begun(bench, 2, kind="create", held="true") == 2
+    assert await begun(bench, 3, timeout=0.7, kind="create") == 2
+    bench.sim.control(release=True)
+    assert await begun(bench, 8, kind="result") == 8
+    stop.set()
+    await running
+    bench.honest()
+
+
+async def test_once_does_all_that_is_due_whatever_the_limits(bench: Bench) -> None:
+    """One look goes in as many rounds as the contract's concurrency makes of it, and polls nothing that must wait."""
+    changes = {"concurrency = 50": "concurrency = 2", 'first = "50ms"': 'first = "1h"', 'max = "400ms"': 'max = "1h"'}
+    bench.contract(changes=changes, result="3h")
+    operations = [bench.submit() for _ in range(5)]
+    await bench.hire().run(asyncio.Event(), once=True)
+    assert {bench.show(operation).state for operation in operations} == {State.ACCEPTED}
+    assert [entry["kind"] for entry in bench.sim.log()] == ["create"] * 5
+
+
+async def test_a_call_ends_before_the_lease_does(bench: Bench) -> None:
+    """The contract would wait for a minute; a lease of one second cuts the call, and its fate is unknown (I12)."""
+    bench.contract(changes={'timeout = "3s"': 'timeout = "60s"'}, create="90s")
+    bench.sim.control(hold="create")
+    operation = bench.submit(_polls=1)
+    running = asyncio.ensure_future(bench.idle(bench.hire(lease=timedelta(seconds=1))))
+    assert await begun(bench, kind="create", held="true") == 1
+    assert await begun(bench, kind="create", fault="client gone while held") == 1
+    bench.sim.control(release=True)
+    await running
+    assert bench.show(operation).state is State.SUCCEEDED
+    assert "CallLost" in bench.kinds(operation)
+    assert len(bench.jobs(operation)) == 1
+
+
+async def test_a_secret_that_does_not_resolve_pauses_the_provider(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent without credentials; one pause says why, and all goes on once they are there again."""
+    operations = [bench.submit(_polls=1) for _ in range(3)]
+    monkeypatch.delenv("SIM_TOKEN")
+    await bench.hire().run(asyncio.Event(), once=True)
+    assert bench.sim.log() == []
+    assert {bench.show(operation).state for operation in operations} == {State.CREATE_PENDING}
+    assert "SIM_TOKEN" in bench.ledger.store.paused()["sim"]
+    monkeypatch.setenv("SIM_TOKEN", "loopback-only-token")
+    bench.ledger.resume_provider("sim", reason="the token is there again")
+    await bench.idle()
+    assert {bench.show(operation).state for operation in operations} == {State.SUCCEEDED}
+    bench.honest()
+
+
+async def test_a_deadline_of_a_paused_provider_is_kept(bench: Bench) -> None:
+    """A deadline needs no call: it passes also while calls are stopped, and nothing is sent."""
+    bench.contract(changes={'timeout = "3s"': 'timeout = "100ms"'}, create="200ms")
+    operation = bench.submit()
+    bench.ledger.pause_provider("sim", reason="maintenance")
+    await bench.idle()
+    assert bench.show(operation).state is State.FAILED
+    assert bench.sim.log() == []
+
+
+async def test_a_fault_of_ours_stops_the_worker_loudly(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that breaks the rules' code is not polled on with; the lease is given back for those who know better."""
+    operation = bench.submit()
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(decide, "decide", broken)
+    for how in ({"once": True}, {"until_idle": True}, {}):
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(bench.hire().run(asyncio.Event(), **how), 20)
+        assert bench.show(operation).lease is None
+        assert bench.ledger.store.workers() == []
+
+
+async def test_a_database_that_cannot_be_used_at_the_start_is_told_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once running a worker waits for its database; but who starts one must hear that it cannot work."""
+
+    def away(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("the database is away")
+
+    worker = bench.hire()
+    monkeypatch.setattr(Store, "heartbeat", away)
+    with pytest.raises(StoreUnavailable):
+        await worker.run(asyncio.Event())
+
+
+async def test_a_worker_that_has_signed_off_gives_no_more_signs_of_life(bench: Bench) -> None:
+    """A heartbeat that comes a moment too late would leave a dead worker among the living for a day."""
+    worker = bench.hire(name="gone")
+    await worker.run(asyncio.Event(), once=True)
+    await worker.heartbeat()
+    assert bench.ledger.store.workers() == []
+
+
+async def test_one_read_on_demand(bench: Bench) -> None:
+    """A single read under a lease of its own: recorded, and the lease given back; refused where another holds it."""
+    changes = {'first = "50ms"': 'first = "1h"', 'max = "400ms"': 'max = "1h"'}
+    bench.contract(changes=changes, result="3h")
+    operation = bench.submit(_seconds=60)
+    with pytest.raises(UnknownOperation):
+        await bench.hire().read_once(operation.operation_id)
+    await bench.hire().run(asyncio.Event(), once=True)
+    found = await bench.hire(name="reader").read_once(operation.operation_id)
+    assert found is not None
+    assert (found.state, found.lease) == (State.OBSERVING, None)
+    assert bench.kinds(operation)[-1] == "Observed"
+    now = bench.ledger.clock.now()
+    lease = bench.hire().lease
+    assert bench.ledger.store.claim_one(operation.operation_id, "somebody", lease, now) is not None
+    assert await bench.hire().read_once(operation.operation_id) is None
+    assert len(bench.wire("status")) == 1
