@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from opledger.cli import bulk
 from opledger.cli.frame import Run, command
 from opledger.cli.looking import Op
-from opledger.cli.submitting import Ops
 
 if TYPE_CHECKING:
     from opledger.ledger import Ledger
@@ -36,39 +36,90 @@ def review(run: Run, op: Op) -> None:
     run.give(document, lambda: rules.lines(document))
 
 
-def approve(run: Run, ops: Ops, reason: Reason) -> int:
+def approve(
+    run: Run,
+    ops: bulk.Ops = None,
+    *,
+    reason: Reason,
+    state: bulk.States = None,
+    contract: bulk.OfContract = None,
+    tag: bulk.Tags = None,
+    attention: bulk.Attention = False,
+    yes: bulk.Yes = False,
+    dry_run: bulk.DryRun = False,
+    if_version: bulk.IfVersion = None,
+) -> int:
     """Approve requests, so that they may be sent. Refused for whoever requested them."""
-    return each(run, ops, lambda ledger, op: ledger.approve(op, reason=reason))
+    from opledger.ledger.bulk import Decision
+
+    which = bulk.Which(ops or (), state or (), contract, tag or (), attention, yes, dry_run, if_version)
+    return bulk.decide(run, which, Decision("approve", reason))
 
 
-def reject(run: Run, ops: Ops, reason: Reason) -> int:
+def reject(
+    run: Run,
+    ops: bulk.Ops = None,
+    *,
+    reason: Reason,
+    state: bulk.States = None,
+    contract: bulk.OfContract = None,
+    tag: bulk.Tags = None,
+    attention: bulk.Attention = False,
+    yes: bulk.Yes = False,
+    dry_run: bulk.DryRun = False,
+    if_version: bulk.IfVersion = None,
+) -> int:
     """Refuse requests; they are never sent."""
-    return each(run, ops, lambda ledger, op: ledger.reject(op, reason=reason))
+    from opledger.ledger.bulk import Decision
+
+    which = bulk.Which(ops or (), state or (), contract, tag or (), attention, yes, dry_run, if_version)
+    return bulk.decide(run, which, Decision("reject", reason))
 
 
 def cancel(
     run: Run,
-    ops: Ops,
+    ops: bulk.Ops = None,
+    *,
     reason: Reason,
     effect: Annotated[str, typer.Option(metavar="TEXT", help="What you expect to happen.")] = "",
+    state: bulk.States = None,
+    contract: bulk.OfContract = None,
+    tag: bulk.Tags = None,
+    attention: bulk.Attention = False,
+    yes: bulk.Yes = False,
+    dry_run: bulk.DryRun = False,
+    if_version: bulk.IfVersion = None,
 ) -> int:
     """Record the wish to cancel; a worker sends it once. What was never sent is withdrawn."""
-    return each(run, ops, lambda ledger, op: ledger.cancel(op, reason=reason, effect=effect, also=ops))
+    from opledger.ledger.bulk import Decision
+
+    which = bulk.Which(ops or (), state or (), contract, tag or (), attention, yes, dry_run, if_version)
+    return bulk.decide(run, which, Decision("cancel", reason, effect=effect))
 
 
 def resolve(
     run: Run,
-    op: Op,
+    ops: bulk.Ops = None,
+    *,
     as_: Annotated[str, typer.Option("--as", metavar="CHOICE", help="One of: opledger choices OP.")],
     reason: Reason,
     job: Annotated[str | None, typer.Option(metavar="ID", help="The job's id at the provider.")] = None,
     for_: Annotated[str | None, typer.Option("--for", metavar="D", help="For how long (30m, 2h).")] = None,
+    state: bulk.States = None,
+    contract: bulk.OfContract = None,
+    tag: bulk.Tags = None,
+    attention: bulk.Attention = False,
+    yes: bulk.Yes = False,
+    dry_run: bulk.DryRun = False,
+    if_version: bulk.IfVersion = None,
 ) -> int:
     """Decide what no program may decide."""
     from opledger.cli import inputs
+    from opledger.ledger.bulk import Decision
 
     length = inputs.span(for_, "--for")
-    return each(run, [op], lambda ledger, one: ledger.resolve(one, as_, reason=reason, job=job, extend_by=length))
+    which = bulk.Which(ops or (), state or (), contract, tag or (), attention, yes, dry_run, if_version)
+    return bulk.decide(run, which, Decision("resolve", reason, choice=as_, job=job, extend_by=length))
 
 
 def each(run: Run, ops: Sequence[str], decide: Callable[[Ledger, str], Operation]) -> int:
