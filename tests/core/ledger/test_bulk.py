@@ -24,7 +24,8 @@ def states(outcomes: list[Outcome]) -> list[str | None]:
 
 def targets(ledger: Ledger, ids: tuple[str, ...], decision: Decision) -> list[Target]:
     """The frozen set as it was previewed."""
-    return [Target(one.operation_id, one.operation and one.operation.version) for one in preview(ledger, ids, decision)]
+    found = preview(ledger, ids, decision)
+    return [Target(one.operation_id, one.operation.version if one.operation else None) for one in found]
 
 
 def test_a_set_is_frozen_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
