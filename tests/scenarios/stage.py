@@ -234,6 +234,14 @@ class Stage:
         secrets = SecretResolver({"SIM_TOKEN": DEFAULT_TOKEN})
         return TurnWorker(store, results=results, name=name, lease=LEASE, clock=self.clock, secrets=secrets)
 
+    def stop(self, worker: TurnWorker) -> None:
+        """Stop a worker, as a signal does; the next turn is another one's."""
+        worker.dead = True
+        self.loop.run(worker.close())
+        for pair in [pair for pair in self._workers if pair[0] is worker]:
+            self._workers.remove(pair)
+            pair[1].close()
+
     def turn(self, worker: TurnWorker | None = None) -> int:
         """Let the worker do what is due now."""
         return self.loop.run((worker or self.worker).turn())

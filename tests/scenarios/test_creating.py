@@ -22,9 +22,14 @@ def tokens(stage: Stage, operation: Any) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("when", "kind"),
-    [("before", "CallSent"), ("after", "CallSent"), ("before", "Accepted"), ("after", "Accepted"), ("before", "Observed")],
-    ids=["before the permit", "permitted, unsent", "answered, unrecorded", "recorded", "in the first poll"],
-)  # fmt: skip
+    [
+        pytest.param("before", "CallSent", id="before the permit"),
+        pytest.param("after", "CallSent", id="permitted, unsent"),
+        pytest.param("before", "Accepted", id="answered, unrecorded"),
+        pytest.param("after", "Accepted", id="recorded"),
+        pytest.param("before", "Observed", id="in the first poll"),
+    ],
+)
 def test_b01_a_worker_dies_at_any_point_and_one_job_exists(stage: Stage, when: str, kind: str) -> None:
     """Whatever the dead worker knew was in its memory only; record and token were there before it began."""
     operation = stage.submit(_seconds=30)
@@ -74,7 +79,7 @@ def test_b03_a_replayed_failure_is_marked_as_a_replay_and_ends_in_failed(stage: 
 
 
 def test_b03_a_stored_500_goes_to_a_person_and_not_round_for_ever(stage: Stage) -> None:
-    """The provider repeats its stored error whatever we do: a bounded number of tries under one token, then a person."""
+    """The provider repeats its stored error whatever we do: some tries under one token, then a person."""
     stage.contract("header", create="5m")
     operation = stage.submit("replaying", "error", flavour="header")
     stage.run()

@@ -1,0 +1,205 @@
+"""The provider broke its promises: both answers are kept, nothing more is sent, and a person chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from opledger.errors import Refused, UsageError
+from opledger.rules.model import Operation, State, to_rfc3339
+from tests.scenarios.stage import Stage
+
+Story = Callable[[Stage], list[Operation]]
+
+
+def unfamiliar_id(stage: Stage) -> list[Operation]:
+    """B04: the resend under one token starts a second job, and its answer comes after the first job is known."""
+    operation = stage.submit("token_ignoring", _seconds=7200)
+    stage.run(600)
+    return [operation]
+
+
+def identity_changed(stage: Stage) -> list[Operation]:
+    """A status read answers for another job."""
+    operation = stage.submit("id_changing")
+    stage.run(600)
+    return [operation]
+
+
+def many_jobs(stage: Stage) -> list[Operation]:
+    """Two live jobs answer to one reference."""
+    stage.contract("body", {'[[reconcile]]\nstrategy = "resend"\n': ""})
+    stage.sim.control(drop_next="create")
+    operation = stage.submit(flavour="body", _seconds=7200)
+    item = {"client_ref": operation.operation_id, "state": "running", "created_at": to_rfc3339(stage.clock.now())}
+    page = {"data": [{"id": "job_a", **item}, {"id": "job_b", **item}], "next": None}
+    stage.sim.control(answer_next={"kind": "list", "status": 200, "body": page})
+    stage.run(600)
+    return [operation]
+
+
+def one_id_for_two(stage: Stage) -> list[Operation]:
+    """One id is given to two operations: both stop."""
+    first = stage.submit("id_reusing", _seconds=7200)
+    stage.until_state(first, State.OBSERVING)
+    second = stage.submit("id_reusing", _seconds=7200)
+    stage.run(600)
+    return [first, second]
+
+
+def token_mismatch(stage: Stage) -> list[Operation]:
+    """The token is known with another body."""
+    body = {"error": {"code": "idempotency_mismatch", "message": "other parameters"}, "id": "job_other"}
+    stage.sim.control(drop_next="create", answer_next={"kind": "create", "status": 422, "body": body, "before": True})
+    operation = stage.submit(_seconds=7200)
+    stage.run(600)
+    return [operation]
+
+
+def final_state_changed(stage: Stage) -> list[Operation]:
+    """The job had succeeded, and now it says that it failed."""
+    operation = stage.submit("expiring", "late", _seconds=1)
+    found = stage.until_state(operation, State.RESULT_COLLECTING)
+    stage.sim.control(job={"id": found.remote_job_id, "state": "failed"})
+    stage.run(600)
+    return [operation]
+
+
+STORIES: list[tuple[Story, str, int]] = [
+    (unfamiliar_id, "", 2),
+    (identity_changed, "IdentityChanged", 2),
+    (many_jobs, "ManyJobs", 1),
+    (one_id_for_two, "IdentityChanged", 2),
+    (token_mismatch, "TokenMismatch", 1),
+    (final_state_changed, "FinalStateChanged", 2),
+]
+
+
+@pytest.mark.parametrize(("story", "kind", "answers"), STORIES, ids=[story.__name__ for story, *_ in STORIES])
+def test_all_automation_stops_and_both_answers_are_kept(stage: Stage, story: Story, kind: str, answers: int) -> None:
+    """B04 and its kin: nothing is polled to success, nothing is cancelled, for any operation involved."""
+    involved = story(stage)
+    before = stage.calls()
+    for operation in involved:
+        found = stage.show(operation)
+        assert found.state is State.CONTRACT_VIOLATION, stage.kinds(operation)
+        assert found.attention is not None
+        assert found.next is not None
+        assert found.next.at is None
+        violations = [name for name in stage.kinds(operation) if name in VIOLATIONS]
+        assert violations == [kind] if kind else len(violations) == 1
+    kept = [text for operation in involved for _, text in stage.kept(operation)]
+    assert len(set(kept)) >= answers
+    stage.on(involved[0])
+    assert stage.calls() == before
+    assert "cancel" not in before
+    for operation in involved:
+        offered = {option.choice: option for option in stage.ledger.choices(operation.operation_id)}
+        assert "close" in offered
+        if stage.show(operation).jobs:
+            assert set(offered) == {"keep", "cancel", "close"}
+            assert set(offered["keep"].jobs) == set(stage.show(operation).jobs)
+        with pytest.raises(Refused):
+            stage.ledger.cancel(operation.operation_id, reason="stop it")
+        packet = str(stage.ledger.packet(operation.operation_id))
+        assert all(job in packet for job in stage.show(operation).jobs)
+    assert stage.calls() == before
+
+
+VIOLATIONS = {"UnfamiliarJobId", "TokenMismatch", "ManyJobs", "IdentityChanged", "FinalStateChanged"}
+
+
+def test_the_answers_of_two_jobs_under_one_token_are_both_there_word_for_word(stage: Stage) -> None:
+    """B04: support needs what the provider said, not our reading of it."""
+    (operation,) = unfamiliar_id(stage)
+    one, two = stage.jobs(operation)
+    texts = "\n".join(text for _, text in stage.kept(operation))
+    assert one in texts
+    assert two in texts
+    assert set(stage.show(operation).jobs) == {one, two}
+
+
+def test_the_answer_that_gave_one_id_to_two_operations_is_kept_on_the_second(stage: Stage) -> None:
+    """Each record holds the answer that its own create got, and names the other one."""
+    first, second = one_id_for_two(stage)
+    job = stage.show(first).remote_job_id
+    assert job is not None
+    for operation, other in ((first, second), (second, first)):
+        assert any(job in text for _, text in stage.kept(operation))
+        (changed,) = stage.told(operation, "IdentityChanged")
+        assert changed["other_operation"] == other.operation_id
+
+
+def test_a_late_answer_that_names_another_job_stops_everything(stage: Stage) -> None:
+    """A worker whose lease was lost comes back with another job than its successor found."""
+    stage.sim.control(hold="create")
+    operation = stage.submit("token_ignoring", _seconds=7200)
+    ghost = stage.worker
+    late = stage.begin()
+    assert stage.sim.wait_for(kind="create", held="true", client_ref=operation.operation_id) == 1
+    stage.leases_end()
+    successor = stage.another_worker()
+    stage.sql("UPDATE operation SET lease_expires_at = 1")
+    stage.passes(1200)
+    stage.sim.control(release=True)
+    late.result(20)
+    stage.leases_end()
+    stage.turn(successor)
+    stage.run(600)
+    assert ghost is not successor
+    found = stage.show(operation)
+    assert len(found.jobs) <= len(stage.jobs(operation))
+    stage.honest()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_keep_polls_exactly_that_job_to_its_end(stage: Stage, which: int) -> None:
+    """The other one runs on, unread and uncancelled."""
+    (operation,) = unfamiliar_id(stage)
+    jobs = stage.show(operation).jobs
+    before = len(stage.wire())
+    with pytest.raises(UsageError):
+        stage.ledger.resolve(operation.operation_id, "keep", reason="the first one is ours")
+    with pytest.raises(Refused, match="never came up"):
+        stage.ledger.resolve(operation.operation_id, "keep", job="job_x", reason="this one")
+    stage.ledger.resolve(operation.operation_id, "keep", job=jobs[which], reason="that one is ours")
+    stage.sim.control(job={"id": jobs[which], "state": "succeeded"})
+    stage.run()
+    found = stage.show(operation)
+    assert (found.state, found.remote_job_id) == (State.SUCCEEDED, jobs[which])
+    after = stage.wire()[before:]
+    assert {entry["job_id"] for entry in after} == {jobs[which]}
+    assert {entry["kind"] for entry in after} == {"status", "result"}
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_cancel_cancels_exactly_that_job(stage: Stage, which: int) -> None:
+    """One call, for the job that was named."""
+    (operation,) = unfamiliar_id(stage)
+    jobs = stage.show(operation).jobs
+    before = len(stage.wire())
+    stage.ledger.resolve(operation.operation_id, "cancel", job=jobs[which], reason="that one is too many")
+    stage.run()
+    assert stage.show(operation).state is State.CANCELLED
+    after = stage.wire()[before:]
+    assert {entry["job_id"] for entry in after} == {jobs[which]}
+    assert [entry["kind"] for entry in after].count("cancel") == 1
+
+
+def test_close_sends_nothing(stage: Stage) -> None:
+    """Whatever runs goes on running, and the record says who decided that."""
+    (operation,) = unfamiliar_id(stage)
+    before = stage.calls()
+    closed = stage.ledger.resolve(operation.operation_id, "close", reason="support deletes both")
+    assert closed.state is State.RESOLVED
+    stage.on(operation)
+    assert stage.calls() == before
+
+
+def test_agents_do_not_resolve(stage: Stage) -> None:
+    """A program never decides what no program may decide."""
+    (operation,) = identity_changed(stage)
+    with pytest.raises(Refused, match="agent"):
+        stage.ledger.resolve(operation.operation_id, "close", reason="done", by="agent-7")
+    assert stage.show(operation).state is State.CONTRACT_VIOLATION
