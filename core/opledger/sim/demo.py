@@ -1,7 +1,7 @@
 """The demonstration: real operations against a real, misbehaving HTTP provider on loopback, with a real database and
 a real worker in a process of its own.
 
-It plays everybody else: agents that submit, an operator who cancels, and the person who decides what no program may
+It plays everybody else: agents that submit, people who approve and cancel, and the one who decides what no program may
 decide. At the end the provider's own log is judged, not our records.
 """
 
@@ -13,12 +13,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from opledger.edges.clock import Clock, SystemClock
-from opledger.errors import Refused
 from opledger.ledger import Ledger
 from opledger.rules.explain import waits_for_person
 from opledger.rules.model import Choice, Operation, State
@@ -26,6 +24,7 @@ from opledger.rules.plain import clean
 from opledger.rules.shapes import Event
 from opledger.sim.contracts import contract_name
 from opledger.sim.judge import Verdict, verdict
+from opledger.sim.people import AGENTS, POLICY, SCENES, Part, People
 from opledger.sim.personalities import PERSONALITIES, plan
 from opledger.sim.screen import Screen
 from opledger.sim.stage import Stage
@@ -36,32 +35,6 @@ LONGEST: Final = 55.0
 """Seconds after which the demonstration stops waiting and says what is left."""
 
 LOOK: Final = 0.15
-AGENTS: Final = ("agent-billing", "agent-reports", "agent-night")
-OPERATOR: Final = "operator"
-PROVIDER_REST: Final = timedelta(seconds=1)
-
-SCRIPT: Final[Mapping[State, tuple[Choice, str]]] = {
-    State.CREATE_UNKNOWN: (Choice.CLOSE, "looked at the provider: it shows no such job and keeps failing"),
-    State.CONTRACT_VIOLATION: (Choice.CLOSE, "both jobs are known; told the provider"),
-    State.CANCELLATION_UNCONFIRMED: (Choice.CLOSE, "the provider ignores the cancel; told them by phone"),
-    State.RESULT_TIMED_OUT: (Choice.CLOSE, "it has run for too long; nobody waits for it any more"),
-    State.RESULT_UNAVAILABLE: (Choice.ACCEPT, "the result is gone; the report will be ordered anew"),
-    State.RESULT_VALIDATION_FAILED: (Choice.CLOSE, "the file does not match its checksum"),
-}
-"""What the person decides in the headless demonstration; with a console this is left to whoever sits there."""
-
-
-@dataclass(slots=True)
-class Part:
-    """One operation of the play, and what its provider's personality is."""
-
-    operation_id: str
-    personality: str
-    variant: str
-    seen: int = 0  #: events that were shown
-    version: int = -1
-    rested: State | None = None  #: where automation brought it, before any person decided
-    cancelled: bool = False
 
 
 @dataclass(slots=True)
@@ -70,23 +43,27 @@ class Play:
 
     ledger: Ledger
     screen: Screen
-    clock: Clock
-    decides: bool
+    people: People | None  #: None where whoever sits at the console decides
     parts: dict[str, Part] = field(default_factory=dict)
     last: dict[str, Operation] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
 
     def submit(self, seed: int, count: int) -> None:
-        """Play the agents: submit every job of the plan."""
+        """Play the agents: submit every job of the plan, and one for each scene."""
         for place, (name, body) in enumerate(plan(seed, count)):
-            operation = self.ledger.submit(
-                contract_name(PERSONALITIES[name].flavour),
-                body,
-                requested_by=AGENTS[place % len(AGENTS)],
-                expectation=f"the provider {PERSONALITIES[name].does}",
-                tags={"personality": name},
-            )
-            self.parts[operation.operation_id] = Part(operation.operation_id, name, str(body["_variant"]))
+            does = f"the provider {PERSONALITIES[name].does}"
+            self._submit(contract_name(PERSONALITIES[name].flavour), body, AGENTS[place % len(AGENTS)], does)
+        for scene in SCENES:
+            self._submit(scene.contract, scene.body, AGENTS[0], f"shows: {scene.name}", scene.name)
+
+    def _submit(self, contract: str, body: Mapping[str, Any], by: str, expects: str, scene: str = "") -> None:
+        personality = str(body["_personality"])
+        operation = self.ledger.submit(
+            contract, body, requested_by=by, expectation=expects, tags={"personality": personality}
+        )
+        self.parts[operation.operation_id] = Part(
+            operation.operation_id, personality, str(body["_variant"]), scene=scene
+        )
 
     def look(self) -> bool:
         """Show what changed, decide what is to be decided; True once everything has ended."""
@@ -98,10 +75,10 @@ class Play:
                 self._show(part)
             if part.rested is None and (operation.state.terminal or waits_for_person(operation)):
                 part.rested = operation.state
-            if self.decides:
-                self._act(part, operation)
-        if self.decides:
-            self._resume_providers()
+            if self.people is not None:
+                self.people.act(part, operation)
+        if self.people is not None:
+            self.people.resume_providers()
         ended = sum(operation.state.terminal for operation in self.last.values())
         people = sum(waits_for_person(operation) for operation in self.last.values())
         self.screen.progress(ended, len(self.parts), people)
@@ -112,41 +89,32 @@ class Play:
             part.seen = event.seq
             if event.to_state is not None:
                 self.reasons[part.operation_id] = said = reason_of(event)
-                self.screen.transition(part.operation_id, part.personality, event, said)
-
-    def _act(self, part: Part, operation: Operation) -> None:
-        about = PERSONALITIES[part.personality]
-        try:
-            if about.wants_cancel and not part.cancelled and operation.state is State.OBSERVING:
-                part.cancelled = True
-                self.ledger.cancel(
-                    part.operation_id, reason="ordered twice", by=OPERATOR, effect="the job stops, nothing is billed"
-                )
-            elif operation.state is State.AWAITING_APPROVAL:
-                self.ledger.approve(part.operation_id, reason="within budget", by=OPERATOR)
-            elif waits_for_person(operation) and operation.state in SCRIPT:
-                choice, reason = SCRIPT[operation.state]
-                self.ledger.resolve(part.operation_id, choice, reason=reason, by=OPERATOR)
-        except Refused:
-            return  # the record moved on between the look and the act; the next look shows how
-
-    def _resume_providers(self) -> None:
-        now = self.clock.now()
-        for provider in self.ledger.store.providers():
-            if provider.state == "paused" and provider.since is not None and now - provider.since > PROVIDER_REST:
-                self.screen.say(
-                    f"  {provider.contract} was paused: {clean(provider.reason or '')}; resumed by {OPERATOR}"
-                )
-                self.ledger.resume_provider(provider.contract, reason="the credentials are good again", by=OPERATOR)
+                self.screen.transition(part.operation_id, part.label, event, said)
 
     def intents(self) -> dict[str, int]:
-        """How many cancel intents were recorded, by job id."""
-        counted: Counter[str] = Counter()
+        """How many cancel intents were recorded, by job id: wishes to cancel, and decisions to cancel once more."""
+        asked: dict[str, set[str]] = {}
         for operation in self.last.values():
             if operation.remote_job_id is not None:
-                kinds = [event.kind for event in self.ledger.events(operation.operation_id)]
-                counted[operation.remote_job_id] += kinds.count("CancelRequested")
-        return dict(counted)
+                asked.setdefault(operation.remote_job_id, set()).update(
+                    str(data["request_id"])
+                    for kind, data in self._told(operation)
+                    if kind == "CancelRequested" or (kind == "Decided" and data["choice"] == Choice.CANCEL)
+                )
+        return {job: len(requests) for job, requests in asked.items()}
+
+    def accepted(self) -> frozenset[str]:
+        """The tokens and references for which a person accepted a possible duplicate."""
+        return frozenset(
+            name
+            for operation in self.last.values()
+            if any(kind == "Decided" and data["choice"] == Choice.RESEND for kind, data in self._told(operation))
+            for name in (operation.operation_id, operation.idempotency_token)
+            if name is not None
+        )
+
+    def _told(self, operation: Operation) -> list[tuple[str, Mapping[str, Any]]]:
+        return [(event.kind, event.data or {}) for event in self.ledger.events(operation.operation_id)]
 
 
 def run(
@@ -165,25 +133,29 @@ def run(
     clock = clock or SystemClock()
     folder = Path(tempfile.mkdtemp(prefix="opledger-demo-"))
     screen = Screen(sys.stdout, clock)
-    screen.say(f"opledger demo: {count} operations, seed {seed}, in {folder}")
-    with Stage(folder, seed) as stage:
-        screen.say(f"  provider {stage.sim.base_url} (its own process, misbehaving)   ledger {stage.url}")
-        play = Play(stage.ledger, screen, clock, decides=headless or show is None)
+    screen.say(f"opledger demo: {count + len(SCENES)} operations, seed {seed}, in {folder}")
+    with Stage(folder, seed, POLICY) as stage:
+        screen.say(f"  provider {stage.sim.base_url} (its own process, misbehaving)")
+        screen.say(f"  ledger   {stage.url}")
+        scripted = headless or show is None
+        people = People(stage.ledger, screen, clock, folder, stage.find_job) if scripted else None
+        play = Play(stage.ledger, screen, people)
         stage.start_worker()
         play.submit(seed, count)
-        if headless or show is None:
+        if show is None or headless:
             trouble = _watch(play, stage, clock)
         else:
             show(stage.url, stage.environment)
             play.look()
             trouble = None
-        found = verdict(stage.sim.log(), play.intents())
+        found = verdict(stage.sim.log(), play.intents(), play.accepted())
         stage.stop_worker()
     screen.close()
     _report(screen, play, found)
     if trouble is not None:
         screen.say(f"not finished: {trouble}")
-    screen.say(f"kept for a look: opledger --db {stage.url} list")
+    screen.say("kept for a look:")
+    screen.say(f"  opledger --db {stage.url} list")
     return 0 if not found.problems and trouble is None else 1
 
 
@@ -212,6 +184,8 @@ def _report(screen: Screen, play: Play, found: Verdict) -> None:
     ]
     screen.table(rows)
     screen.personalities(_endings(play))
+    if play.people is not None:
+        screen.people(sorted(play.people.did.items()))
     screen.verdict(
         f"the provider's log: {found.requests} requests, {found.creates} creates for {found.wishes} tokens, "
         f"{found.jobs} jobs, {found.cancels} cancels",
@@ -231,6 +205,8 @@ def _endings(play: Play) -> list[tuple[str, str, str, bool]]:
     """For each personality and variant: what it does, where automation came to rest, and whether that is honest."""
     rested: dict[tuple[str, str], Counter[str]] = {}
     for part in play.parts.values():
+        if part.scene:
+            continue  # there for the people, not for the provider
         state = part.rested or play.last[part.operation_id].state
         rested.setdefault((part.personality, part.variant), Counter())[str(state)] += 1
     lines = []

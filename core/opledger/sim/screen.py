@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
 from opledger.edges.clock import Clock
 from opledger.rules.model import State
 from opledger.rules.shapes import Event
+
+WIDE: Final = 120
+"""Columns where nothing says how many there are."""
+
+ARROW: Final = 46
+"""Columns that the longest transition takes."""
+
+ROOM: Final = 12
+"""Fewer columns are too few for a reason."""
 
 _RESET: Final = "\x1b[0m"
 _DIM: Final = "\x1b[2m"
@@ -37,6 +47,10 @@ _COLOURS: Final[Mapping[str, str]] = {
 }
 
 
+_ASKS: Final = frozenset(state.value for state in State if state.needs_human) | {State.CREATE_UNKNOWN.value}
+_BY_PEOPLE: Final = frozenset({"Approved", "Rejected", "Withdrawn", "CancelRequested", "Decided"})
+
+
 class Screen:
     """A terminal, or a plain stream of lines."""
 
@@ -55,19 +69,31 @@ class Screen:
         self._stream.write(line + "\n")
         self._redraw()
 
-    def transition(self, operation_id: str, personality: str, event: Event, why: str) -> None:
-        """Print one transition: when, which operation, from where to where, and on what evidence."""
+    def transition(self, operation_id: str, label: str, event: Event, why: str) -> None:
+        """Print one transition: when, which operation, from where to where, and on what evidence.
+
+        Where there is no room for the evidence, only what people do, and what asks them to, gets a line for it.
+        """
         start = event.from_state or "·"
         end = event.to_state or ""
         arrow = f"{start} → {self._colour(end, end)}"
+        head = f"{self._seconds():>6.1f} s  {operation_id[-8:]}  {label:<15} "
+        room = self._width() - len(head) - ARROW - len(event.kind) - 2
+        said = why if event.kind not in (why, "Submitted") else ""
+        if room < ROOM:
+            self.say(head + arrow)
+            if said and (event.kind in _BY_PEOPLE or end in _ASKS):
+                self.note(f"{event.kind}: {said}", ahead=" " * 11)
+            return
         # Widths count the words, not the colour codes.
-        pad = " " * max(1, 46 - len(f"{start} → {end}"))
-        line = f"{self._seconds():>6.1f} s  {operation_id[-8:]}  {personality:<15} {arrow}{pad}{self._dim(event.kind)}"
-        width = self._width() - len(f"{self._seconds():>6.1f} s  {operation_id[-8:]}  {personality:<15} ") - 46
-        room = width - len(event.kind) - 2
-        if room > 12 and why and why != event.kind:
-            line += self._dim(f": {why if len(why) <= room else why[: room - 1] + '…'}")
-        self.say(line)
+        pad = " " * max(1, ARROW - len(f"{start} → {end}"))
+        tail = f": {said if len(said) <= room else said[: room - 1] + '…'}" if said else ""
+        self.say(f"{head}{arrow}{pad}{self._dim(event.kind + tail)}")
+
+    def note(self, text: str, *, ahead: str = "") -> None:
+        """Print what somebody does or is told, in as many lines as it takes."""
+        for line in self._lines(text, ahead or f"{self._seconds():>6.1f} s  ", " " * 11):
+            self.say(self._dim(line) if ahead else line)
 
     def progress(self, ended: int, total: int, people: int) -> None:
         """Move the progress line; without a terminal, print one whenever a tenth more has ended."""
@@ -80,9 +106,10 @@ class Screen:
                 self._stream.write(f"---- {line}\n")
                 self._stream.flush()
             return
-        filled = ended * 24 // max(total, 1)
+        length = 24 if self._width() >= WIDE else 10
+        filled = ended * length // max(total, 1)
         self._wipe()
-        self._progress = f"[{'█' * filled}{'░' * (24 - filled)}] {line}"
+        self._progress = f"[{'█' * filled}{'░' * (length - filled)}] {line}"
         self._redraw()
 
     def close(self) -> None:
@@ -104,34 +131,46 @@ class Screen:
     def personalities(self, rows: Sequence[tuple[str, str, str, bool]]) -> None:
         """Print what each personality of the provider did, and where the worker alone brought its operations."""
         self.say("")
-        self.say(self._bold(f"{'the provider …':<25} {'… and where automation came to rest':<36}"))
-        room = max(self._width() - 58, 20)
+        self.say(self._bold(f"  {'the provider …':<26}{'… and where automation came to rest'}"))
+        room = self._width() - 54
         for name, does, came, honest in rows:
             mark = " " if honest else "!"
             told = does if len(does) <= room else does[: room - 1] + "…"
-            self.say(f"{mark} {name:<24}{came:<30}{self._dim(told)}")
+            self.say(f"{mark} {name:<26}{came:<25} {self._dim(told)}".rstrip())
+
+    def people(self, did: Sequence[tuple[str, int]]) -> None:
+        """Print what people did, and how often."""
+        self.say("")
+        words = ", ".join(f"{what} ×{times}" if times > 1 else what for what, times in did)
+        for line in self._lines(f"people did: {words or 'nothing'}", "", "  "):
+            self.say(line)
 
     def verdict(self, counts: str, problems: Sequence[str], notes: Sequence[str]) -> None:
         """Print what the provider's log says about us."""
         self.say("")
-        self.say(f"{counts}")
+        for line in self._lines(counts, "", "  "):
+            self.say(line)
         for note in notes:
-            self.say(self._dim(f"  the provider's own doing: {note}"))
+            for line in self._lines(f"the provider's own doing: {note}", "  ", "    "):
+                self.say(self._dim(line))
         for problem in problems:
-            self.say(self._colour(State.FAILED, f"  OUR FAULT: {problem}"))
-        if not problems:
-            self.say(
-                self._colour(State.SUCCEEDED, "check passed")
-                + ": one job per token where the provider honours tokens, at most one cancel per intent"
-            )
-        else:
-            self.say(self._colour(State.FAILED, "check FAILED"))
+            for line in self._lines(f"OUR FAULT: {problem}", "  ", "    "):
+                self.say(self._colour(State.FAILED, line))
+        passed = "check passed: one job per token where the provider honours tokens, at most one cancel per intent"
+        word, state = ("check FAILED", State.FAILED) if problems else ("check passed", State.SUCCEEDED)
+        for line in self._lines(word if problems else passed, "", "  "):
+            self.say(line.replace(word, self._colour(state, word)))
+
+    def _lines(self, text: str, first: str, rest: str) -> list[str]:
+        wrapper = textwrap.TextWrapper(self._width(), initial_indent=first, subsequent_indent=rest)
+        wrapper.break_long_words = wrapper.break_on_hyphens = False
+        return wrapper.wrap(text)
 
     def _seconds(self) -> float:
         return self._clock.monotonic() - self._began
 
     def _width(self) -> int:
-        return shutil.get_terminal_size((120, 24)).columns if self._live else 120
+        return max(shutil.get_terminal_size((WIDE, 24)).columns, 60)
 
     def _colour(self, state: str, text: str) -> str:
         colour = _COLOURS.get(state, "") if self._coloured else ""

@@ -12,6 +12,7 @@ from typing import Final, Self
 
 from opledger.config import load_settings
 from opledger.ledger import Ledger
+from opledger.rules.model import Operation
 from opledger.sim.contracts import DEFAULT_TOKEN
 from opledger.sim.process import SimProcess
 
@@ -21,8 +22,9 @@ GRACE: Final = 10.0
 class Stage:
     """Everything the demonstration runs on, in one folder that is left behind for a look afterwards."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, policies: str = "") -> None:
         self.folder = folder
+        self._policies = policies
         self.url = f"sqlite:///{folder / 'ledger.db'}"
         self.sim = SimProcess(seed=seed, contracts=folder / "contracts")
         self.environment = {
@@ -37,6 +39,7 @@ class Stage:
 
     def __enter__(self) -> Self:
         (self.folder / "contracts").mkdir(parents=True, exist_ok=True)
+        (self.folder / "opledger.toml").write_text(self._policies, encoding="utf-8")
         self.sim.start()
         settings = load_settings({"operator": "operator"}, self.environment, self.folder)
         self.ledger = Ledger.open(self.url, settings=settings)
@@ -56,6 +59,11 @@ class Stage:
             return None
         tail = (self.folder / "worker.log").read_text(errors="replace")[-600:]
         return f"the worker ended with exit code {self._worker.returncode}: {tail}"
+
+    def find_job(self, operation: Operation) -> str | None:
+        """Look for an operation's job at the provider, as a person would on its own pages."""
+        found = [job["id"] for job in self.sim.jobs() if job["client_ref"] == operation.operation_id]
+        return found[0] if found else None
 
     def stop_worker(self) -> None:
         """Stop the worker as a deploy would; it cancels no job."""
