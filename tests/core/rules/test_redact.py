@@ -23,7 +23,7 @@ from opledger.rules.redact import (
 )
 
 KEY = "sk-live-4eC39HqLyjWDarjtT1zdp7dc"
-AWKWARD = 'p/ä"s&s <w>\\+r=d%~'
+AWKWARD = "p/ä\"s&s <w>\\+r=d%~'x"
 
 ENCODERS: dict[str, Callable[[str], str]] = {
     "raw": lambda secret: secret,
@@ -36,7 +36,9 @@ ENCODERS: dict[str, Callable[[str], str]] = {
     "url form": quote_plus,
     "url, small hex": lambda secret: re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
     "url, every byte": lambda secret: "".join(f"%{byte:02X}" for byte in secret.encode()),
+    "url, every byte, small hex": lambda secret: "".join(f"%{byte:02x}" for byte in secret.encode()),
     "html": html.escape,
+    "html, decimal": lambda secret: html.escape(secret).replace("&#x27;", "&#39;"),
     "python": lambda secret: repr(secret)[1:-1],
     "hex": lambda secret: secret.encode().hex(),
     "capital hex": lambda secret: secret.encode().hex().upper(),
