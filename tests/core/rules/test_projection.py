@@ -344,7 +344,8 @@ def attention_of(op: Operation) -> str | None:
 
 @pytest.mark.parametrize("code", ["read_failed", "throttled", "credentials", "result"])
 def test_failed_reads_show_once_they_persist(code: str) -> None:
-    """One bad poll is nothing; a row of them is (B14)."""
+    """One bad poll is nothing; a row of three is (B14)."""
+    assert PERSISTENT == 3
     story = a_story()
     story.observing()
     for _ in range(PERSISTENT - 1):
@@ -519,6 +520,24 @@ def test_an_unconfirmed_cancel_gets_a_new_deadline(again: Choice) -> None:
     assert (op.cancel.request_id, op.cancel.sent) == (("req_1", 1) if again is Choice.WATCH else ("req_2", 0))
     longer = timedelta(minutes=30) if again is Choice.WATCH else timedelta(minutes=10)
     assert op.cancel_deadline == story.now + longer
+
+
+def test_a_read_after_an_answered_cancel_is_no_re_read() -> None:
+    """Only a lost cancel is waited for to be read again before it may be sent again."""
+    story = a_story()
+    story.observing()
+    story.tell(e.CancelRequested("req_1", "ana"), a_permit(Action.CANCEL, "c1"), e.CancelAnswered(call_id="c1"))
+    op = story.tell(seen("running"))
+    assert op.cancel is not None
+    assert not op.cancel.reread
+
+
+def test_sending_a_cancel_again_stays_with_the_job() -> None:
+    """Only a violation leaves open which job is ours."""
+    story = a_story()
+    story.observing()
+    story.tell(e.CancelRequested("req_1", "ana"), e.DeadlinePassed(Deadline.CANCEL, story.now))
+    assert story.tell(e.Decided("jo", Choice.CANCEL, "job_9", None, "req_2")).remote_job_id == "job_1"
 
 
 # --- decisions about jobs ---------------------------------------------------------------------------------------------
