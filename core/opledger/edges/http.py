@@ -83,6 +83,8 @@ class Http:
         )
         self._reads = httpx_aiohttp.AiohttpTransport(verify=self._tls, trust_env=False, client=self._session)
         self._abroad = httpx_aiohttp.AiohttpTransport(verify=self._tls, trust_env=False, client=self._session_abroad)
+        self._known: tuple[str, ...] = ()
+        self._scrub = Redactor(())
         self._mask = _Mask(secrets)
         for name in _LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
@@ -185,7 +187,17 @@ class Http:
             async for data in _chunks(response):
                 pieces.extend(unpacker.feed(data))
             unpacker.finish()
-        return Answer(response.status_code, headers, b"".join(pieces), self._clock.now(), trail.request.url)
+        # An answer that repeats our credentials is scrubbed before anybody reads a word out of it (I24).
+        scrub = self._scrubber()
+        headers = {name: scrub.hide_text(value) for name, value in headers.items()}
+        body = scrub.hide_bytes(b"".join(pieces))
+        return Answer(response.status_code, headers, body, self._clock.now(), trail.request.url)
+
+    def _scrubber(self) -> Redactor:
+        known = self._secrets.known()
+        if known != self._known:
+            self._known, self._scrub = known, Redactor(known)
+        return self._scrub
 
     @asynccontextmanager
     async def _exchange(self, trail: Trail, silence: timedelta) -> AsyncIterator[httpx.Response]:

@@ -335,9 +335,6 @@ class Operation:
         return self.first_sent_at is not None
 
 
-_SUBSECOND_DIGITS: Final = 6
-
-
 def utc(moment: datetime) -> datetime:
     """Return `moment` in UTC; refuse naive times.
 
@@ -350,7 +347,8 @@ def utc(moment: datetime) -> datetime:
 
 def to_rfc3339(moment: datetime) -> str:
     """Write a time as RFC 3339 in UTC with exactly six fractional digits and ``Z``."""
-    return utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
+    # Not strftime: it is four times as slow, and this is written several times for every poll.
+    return (moment if moment.tzinfo is UTC else utc(moment)).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def from_rfc3339(text: str) -> datetime:

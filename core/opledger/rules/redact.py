@@ -124,6 +124,14 @@ class Redactor:
     def __repr__(self) -> str:
         return f"Redactor({len(self._bytes)} forms)"
 
+    def hide_bytes(self, data: bytes) -> bytes:
+        """Return `data` without the known secrets. URLs stay as they are: whoever reads the answer may need them."""
+        return _mask(data, self._bytes, MASK.encode())
+
+    def hide_text(self, text: str) -> str:
+        """As `hide_bytes`, for text."""
+        return _mask(text, self._texts, MASK)
+
     def mask_bytes(self, data: bytes) -> bytes:
         """Return `data`, an answer's body for one, without secrets."""
         while (masked := self._masked_bytes(data)) != data:

@@ -521,3 +521,14 @@ async def test_a_request_says_who_asks_unless_the_contract_does(http: Http) -> N
 def test_a_request_shows_no_secret_by_itself() -> None:
     """It may end in a traceback; it holds references, not values."""
     assert SECRET not in repr(Request("GET", "http://h/", auth=BEARER))
+
+
+@BOTH
+async def test_an_answer_that_repeats_our_credentials_is_scrubbed(http: Http, effectful: bool) -> None:
+    """Before anybody reads a word out of it: an error text ends up in the journal and on the screen (I24)."""
+    async with Wire(reply(400, f"bad key {SECRET}!".encode(), f"X-Was: Bearer {SECRET}")) as wire:
+        answer = await http.send(wire.request(effectful=effectful, auth=BEARER))
+    assert isinstance(answer, Answer)
+    assert answer.body.startswith(b"bad key ")
+    assert SECRET.encode() not in answer.body
+    assert SECRET not in answer.headers["x-was"]
