@@ -115,12 +115,20 @@ def _one(run: Run, ledger: Ledger, target: Target, decision: Decision) -> int:
 def _all(run: Run, ledger: Ledger, found: Sequence[Prospect], decision: Decision, *, yes: bool) -> int:
     """Decide about a frozen set, once somebody has said that this is meant."""
     from opledger.errors import Refused, UsageError
-    from opledger.ledger.bulk import Target
+    from opledger.ledger.bulk import Outcome, Target
 
     eligible = sum(one.eligible for one in found)
     if not run.flags.as_json:
         put(_preview(found, decision))
-    if not yes and eligible:
+    if not yes and not eligible:
+        # Nobody has said yes, so nothing is tried that might have become possible meanwhile.
+        refused = [
+            Outcome(one.operation_id, one.operation, None if one.done else Refused(one.because), one.done)
+            for one in found
+        ]
+        run.give([_became(one) for one in refused], lambda: ())
+        return REFUSED if any(one.error is not None for one in refused) else 0
+    if not yes:
         if run.flags.as_json or not sys.stdin.isatty():
             raise UsageError(
                 f"this would {decision.verb} {_operations(eligible)}; give --yes to do it, or --dry-run to see each"

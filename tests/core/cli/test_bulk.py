@@ -83,6 +83,8 @@ def test_a_filter_decides_only_on_a_clear_yes(terminal: Terminal, waiting: list[
     assert all(ledger.show(name).state == "rejected" for name in waiting)
     again = terminal("reject", *waiting, "--reason", "too big", "--json", by="jo")
     assert (again.code, [item["done_before"] for item in again.json]) == (0, [True] * 3)
+    idle = terminal("reject", "--tag", "batch=7", "--reason", "another", "--json", by="jo")
+    assert (idle.code, [item["ok"] for item in idle.json]) == (3, [False] * 4)
     none = terminal("reject", "--state", "awaiting_approval", "--reason", "x", "--yes", "--json", by="jo")
     assert (none.code, none.json) == (0, [])
 
