@@ -31,7 +31,17 @@ PATIENCE: Final = 40.0
 """Seconds after which a test gives up on something that should have happened long ago."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.faults.victim"])
+_CONTEXT.set_forkserver_preload(
+    # What a worker would import only when it runs, and each of them again.
+    [
+        "tests.faults.victim",
+        "anyio._backends._asyncio",
+        "apscheduler.triggers.interval",
+        "httpcore",
+        "psycopg",
+        "uvloop",
+    ]
+)
 
 
 class Hand:

