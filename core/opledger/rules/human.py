@@ -151,7 +151,7 @@ def decision(
 
 def _has_what_it_needs(op: Operation, option: Option, job: str | None, extend_by: timedelta | None) -> None:
     if "job" in option.needs:
-        if job is None or not job.strip() or not job.isprintable():
+        if job is None or not job.strip() or not job.isprintable() or job in (".", ".."):
             known = f"; known jobs: {', '.join(option.jobs)}" if option.jobs else ""
             raise Refused(f"{option.choice} needs the job's id at the provider (--job){known}")
         if option.jobs and job not in option.jobs:

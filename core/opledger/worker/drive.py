@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from opledger.errors import ConfigWrong
+from opledger.errors import ConfigWrong, Refused
 from opledger.rules import decide
 from opledger.rules import evidence as e
 from opledger.rules.contract import Contract
@@ -77,6 +77,12 @@ class Drive(Hand):
             # A secret that does not resolve, a record without a usable address: the provider is paused, one
             # escalation, and its operations wait.
             await self._misconfigured(decision.action, wrong)
+            return False
+        except Refused as refused:
+            # This record alone cannot be called about: it backs off and shows, and its provider is not paused.
+            log.warning("%s: %s", self.op.operation_id, refused)
+            if self.op.open_call is None and decision.action in (Action.OBSERVE, Action.COLLECT):
+                await self.record(e.ReadFailed(action=decision.action, why=refused.message), "recovery")
             return False
         return True
 

@@ -26,6 +26,7 @@ async def read_pages(
 
     `permitted`: it runs under a reconcile permit, whose fate must be told if we are stopped meanwhile.
     """
+    began = drive.shop.clock.now()  # what the first page shows is as old as this, however long the rest takes
     seen: set[str] = set()
     pages: list[StoredAnswer] = []
     stopped = ""
@@ -63,7 +64,7 @@ async def read_pages(
             stopped = f"the list has more than {search.strategy.max_pages} pages"
             break
         request = requests.look_up(drive.op, contract, search.strategy, further)
-    evidence = lookups.conclude(search, drive.op, drive.shop.clock.now(), complete=not stopped, why_incomplete=stopped)
+    evidence = lookups.conclude(search, drive.op, began, complete=not stopped, why_incomplete=stopped)
     together = _together(pages)
     if isinstance(evidence, e.Answered) and together is not None:
         evidence = replace(evidence, answer=together.sha256)
