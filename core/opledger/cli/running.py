@@ -141,7 +141,9 @@ def _open_console(database: str, environment: Mapping[str, str]) -> None:
 
     from opledger.config import load_settings
 
-    settings = load_settings({"db": database}, {**os.environ, **environment}, Path.cwd())
+    # The policies of the demonstration stand beside its results.
+    folder = Path(environment["OPLEDGER_RESULTS"]).parent
+    settings = load_settings({"db": database}, {**os.environ, **environment}, folder)
     import_module(CONSOLE).run(settings, read_only=False, worker=False)
 
 
