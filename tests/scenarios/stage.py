@@ -37,7 +37,7 @@ POLL: Final = ('first = "50ms"\nfactor = 1.6\nmax = "400ms"', 'first = "1s"\nfac
 """A pace for jobs that run for hours."""
 
 LEASE: Final = timedelta(minutes=10)
-TURNS: Final = 400
+TURNS: Final = 1000
 """Most turns of one story; one that wants more goes round in a circle."""
 
 CALLS: Final = frozenset({"create", "cancel", "status", "result", "list"})
@@ -78,6 +78,7 @@ class TurnWorker(Worker):
     """A worker that does what is due, and stands still."""
 
     dead = False
+    frozen = threading.Event()
 
     async def equip(self, dies: tuple[str, str] | None = None) -> None:
         """Get ready. Without a heartbeat: no database server's clock replaces the one of the story.
@@ -263,7 +264,9 @@ class Stage:
             if horizon is None or horizon > end:
                 self.clock.pass_by(0 if seconds > 1e8 else max(0.0, (end - self.clock.now()).total_seconds()))
                 return
-            self.clock.pass_by(max(0.001, (horizon - self.clock.now()).total_seconds()))
+            # What is due already and was not taken is held back by a rate: it needs time, and no particular moment.
+            ahead = (horizon - self.clock.now()).total_seconds()
+            self.clock.pass_by(max(0.001, ahead) if ahead > 0 else 0.25)
         raise AssertionError(f"it never comes to rest: {[(op.state, op.next) for op in self.operations()]}")
 
     def until(self, operation: Operation, holds: Callable[[Operation], bool], turns: int = 60) -> Operation:
@@ -290,7 +293,7 @@ class Stage:
 
     def operations(self) -> list[Operation]:
         """All records."""
-        return list(self.ledger.list().operations)
+        return list(self.ledger.list())
 
     def show(self, operation: Operation) -> Operation:
         """The record as it stands."""
@@ -324,6 +327,24 @@ class Stage:
         else:
             with admin(self.url) as session:
                 session.execute(statement.encode())
+
+    def freezes(self, worker: TurnWorker, kind: str) -> Callable[[], None]:
+        """Let a worker freeze just before it records a kind of evidence; returns what wakes it."""
+        commits, record = worker._commits, worker._commits.record
+        wake, worker.frozen = threading.Event(), threading.Event()
+
+        async def recording(*writes: Any) -> Any:
+            if not wake.is_set() and any(write.evidence.kind == kind for write in writes):
+                worker.frozen.set()
+                await asyncio.to_thread(wake.wait, 30)
+            return await record(*writes)
+
+        commits.record = recording  # type: ignore[method-assign]
+        return wake.set
+
+    def froze(self, worker: TurnWorker) -> None:
+        """Wait until it stands still."""
+        assert worker.frozen.wait(20), "it did not come to that"
 
     def leases_end(self) -> None:
         """Let all leases expire, as after the death of their holders."""

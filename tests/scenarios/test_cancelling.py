@@ -139,12 +139,15 @@ def test_b22_unconfirmed_at_the_deadline_with_a_packet_and_again_only_on_a_new_w
 # --- B24 cancelling one stopped its brothers --------------------------------------------------------------------------
 
 
+BY_RUN = '[cancel]\nmethod = "POST"\npath = "/v1/jobs/{step.run}/cancel"'
+
+
 def test_b24_a_shared_target_is_cancelled_by_one_call_and_names_all(stage: Stage) -> None:
     """Two jobs of one run, and the cancel takes the run: all must be named, one call leaves, each gets the event."""
     stage.contract(
-        changes={'method = "DELETE"\npath = "/v1/jobs/{job_id}"': 'method = "POST"\npath = "/v1/jobs/{step.run}/cancel"'},
+        changes={'[cancel]\nmethod = "DELETE"\npath = "/v1/jobs/{job_id}"': BY_RUN},
         more='\n[create.refs]\nrun = "/name"\n',
-    )  # fmt: skip
+    )
     one, two, other = (running(stage, "never_ending", name=name) for name in ("run_1", "run_1", "run_2"))
     with pytest.raises(Refused, match=two.operation_id):
         stage.ledger.cancel(one.operation_id, reason="ordered twice")

@@ -175,6 +175,12 @@ def test_b14_two_hours_of_bad_polls_change_no_state(stage: Stage) -> None:
 
 # --- B17 Retry-After as a date, or as rubbish -------------------------------------------------------------------------
 
+
+def reads_twice_more(stage: Stage, operation: Any, before: int) -> None:
+    """Let the worker work until two more reads have left."""
+    stage.until(operation, lambda op: len(read_times(stage, op)) == before + 2)
+
+
 RUBBISH = ("-3", "1.5", "120junk", "", "20261231T00", "Mon, 30 Feb 2026 10:00:00 GMT")
 
 
@@ -205,7 +211,7 @@ def test_b17_a_poll_is_never_earlier_than_a_valid_wish(file_stage: Stage, value:
         headers = {"retry-after": asked}
         stage.sim.control(answer_next={"kind": "status", "status": status, "body": answer, "headers": headers})
         before = len(read_times(stage, operation))
-        stage.until(operation, lambda op, least=before + 2: len(read_times(stage, op)) == least)
+        reads_twice_more(stage, operation, before)
         answered, following = read_times(stage, operation)[-2:]
         waited = (following - answered).total_seconds()
         assert waited >= least - (2 if asked != value and least else 0)

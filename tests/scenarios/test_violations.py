@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from opledger.errors import Refused, UsageError
-from opledger.rules.model import Operation, State, to_rfc3339
+from opledger.errors import Refused
+from opledger.rules.model import Choice, Operation, State, to_rfc3339
 from tests.scenarios.stage import Stage
 
 Story = Callable[[Stage], list[Operation]]
@@ -99,7 +99,7 @@ def test_all_automation_stops_and_both_answers_are_kept(stage: Stage, story: Sto
         assert "close" in offered
         if stage.show(operation).jobs:
             assert set(offered) == {"keep", "cancel", "close"}
-            assert set(offered["keep"].jobs) == set(stage.show(operation).jobs)
+            assert set(offered[Choice.KEEP].jobs) == set(stage.show(operation).jobs)
         with pytest.raises(Refused):
             stage.ledger.cancel(operation.operation_id, reason="stop it")
         packet = str(stage.ledger.packet(operation.operation_id))
@@ -131,26 +131,44 @@ def test_the_answer_that_gave_one_id_to_two_operations_is_kept_on_the_second(sta
         assert changed["other_operation"] == other.operation_id
 
 
+def test_an_id_that_an_ended_operation_had_is_put_before_a_person_there_too(stage: Stage) -> None:
+    """The first one has succeeded with that job: its state stays, and its record says what came up."""
+    first = stage.submit("id_reusing", _seconds=1)
+    stage.run()
+    assert stage.show(first).state is State.SUCCEEDED
+    second = stage.submit("id_reusing", _seconds=1)
+    stage.run()
+    assert stage.show(second).state is State.CONTRACT_VIOLATION
+    ended = stage.show(first)
+    assert ended.state is State.SUCCEEDED
+    assert ended.attention is not None
+    assert ended.attention.code == "final_state_contradicted"
+    assert second.operation_id in ended.attention.reason
+
+
 def test_a_late_answer_that_names_another_job_stops_everything(stage: Stage) -> None:
-    """A worker whose lease was lost comes back with another job than its successor found."""
-    stage.sim.control(hold="create")
-    operation = stage.submit("token_ignoring", _seconds=7200)
+    """A worker that froze with an answer in hand wakes up after its successor found another job."""
+    operation = stage.submit(flavour="header", _seconds=7200)
     ghost = stage.worker
-    late = stage.begin()
-    assert stage.sim.wait_for(kind="create", held="true", client_ref=operation.operation_id) == 1
+    wakes = stage.freezes(ghost, "Accepted")
+    under_way = stage.begin()
+    assert stage.sim.wait_for(kind="create", status="202", client_ref=operation.operation_id) == 1
+    stage.froze(ghost)
     stage.leases_end()
+    stage.sim.control(forget_tokens=True)
     successor = stage.another_worker()
-    stage.sql("UPDATE operation SET lease_expires_at = 1")
-    stage.passes(1200)
-    stage.sim.control(release=True)
-    late.result(20)
-    stage.leases_end()
     stage.turn(successor)
-    stage.run(600)
-    assert ghost is not successor
+    assert stage.show(operation).remote_job_id == stage.jobs(operation)[1]
+    wakes()
+    under_way.result(20)
     found = stage.show(operation)
-    assert len(found.jobs) <= len(stage.jobs(operation))
-    stage.honest()
+    assert found.state is State.CONTRACT_VIOLATION
+    assert set(found.jobs) == set(stage.jobs(operation))
+    texts = "\n".join(text for _, text in stage.kept(operation))
+    assert all(f'"{job}"' in texts for job in found.jobs)
+    before = stage.calls()
+    stage.on(operation)
+    assert stage.calls() == before
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -159,7 +177,7 @@ def test_keep_polls_exactly_that_job_to_its_end(stage: Stage, which: int) -> Non
     (operation,) = unfamiliar_id(stage)
     jobs = stage.show(operation).jobs
     before = len(stage.wire())
-    with pytest.raises(UsageError):
+    with pytest.raises(Refused, match="needs the job's id"):
         stage.ledger.resolve(operation.operation_id, "keep", reason="the first one is ours")
     with pytest.raises(Refused, match="never came up"):
         stage.ledger.resolve(operation.operation_id, "keep", job="job_x", reason="this one")

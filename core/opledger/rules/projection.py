@@ -358,6 +358,8 @@ def _noted(before: Operation, entry: Entry, state: State, changes: Changes) -> N
     """A late answer may name a job: it is kept, so that another id under the same token is still noticed (I3, I11)."""
     ev = entry.evidence
     assert isinstance(ev, e.Noted)
+    if ev.late_kind == e.IdentityChanged.__name__ and state in TERMINAL:
+        changes["attention"] = Attention("final_state_contradicted", entry.at, ev.text)
     job_id = (ev.late or {}).get("job_id")
     if ev.late_kind != e.Accepted.__name__ or not job_id or job_id in before.jobs:
         return

@@ -16,6 +16,7 @@ from opledger.errors import ConfigWrong, Refused
 from opledger.rules import bodies, fingerprint, jsontext
 from opledger.rules.calls import Answer, Request, origin_of
 from opledger.rules.contract import Auth, Contract, Strategy
+from opledger.rules.evidence import Submitted
 from opledger.rules.model import Operation, StoredRequest
 from opledger.rules.values import MISSING, Template
 
@@ -77,6 +78,34 @@ def wish(contract: Contract, asked: Any | None) -> str:
         _url(contract, contract.create.path, names, query),
         None if asked is None else fingerprint.canonical(asked),
     )
+
+
+def check_unchanged(op: Operation, contract: Contract, stored: StoredRequest, submitted: Submitted) -> None:
+    """Compare a stored request with what the journal says was submitted, and approved, before it is sent.
+
+    The fingerprint is made of what was asked for; these are the bytes that leave. Raises ConfigWrong where anything
+    of them was changed.
+    """
+    token = contract.create.idempotency
+    header = (token.name or "Idempotency-Key").lower() if token.mechanism == "header" else None
+    changed = [
+        name
+        for name, same in (
+            ("method", stored.method == submitted.method),
+            ("URL", stored.url == submitted.url),
+            ("body", hashlib.sha256(stored.body).hexdigest() == submitted.body_sha256),
+            (
+                "token",
+                header is None or [op.idempotency_token] == [v for n, v in stored.headers if n.lower() == header],
+            ),
+        )
+        if not same
+    ]
+    if changed:
+        raise ConfigWrong(
+            f"the stored request of {op.operation_id} has another {' and '.join(changed)} than was submitted; it was "
+            "changed outside opledger and is not sent"
+        )
 
 
 def sent_digest(stored: StoredRequest) -> str:

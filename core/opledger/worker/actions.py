@@ -16,7 +16,7 @@ from opledger.worker.looking import read_pages, shows_all
 
 async def create(drive: Hand, contract: Contract) -> None:
     """Send the create as it was stored, under a permit, and record what its answer means."""
-    stored = await drive.shop.commits.run(lambda: drive.shop.store.request_of(drive.op.operation_id))
+    stored = await drive.stored_request(contract)
     request = requests.create(drive.op, contract, stored)
     request, call_id = await drive.permitted(
         Action.CREATE, request, may_create=True, digest=requests.sent_digest(stored)
@@ -47,12 +47,12 @@ async def _sent_create(drive: Hand, contract: Contract, request: Request, call_i
 async def reconcile(drive: Hand, contract: Contract, strategy: Strategy) -> None:
     """Try one of the contract's ways to learn the fate of a create, under a permit."""
     if strategy.strategy == "resend":
-        stored = await drive.shop.commits.run(lambda: drive.shop.store.request_of(drive.op.operation_id))
+        stored = await drive.stored_request(contract)
         request = requests.create(drive.op, contract, stored, resend=True)
         request, call_id = await drive.permitted(
             Action.RECONCILE, request, strategy="resend", may_create=True, digest=requests.sent_digest(stored)
         )
-        if decide.usable_strategy(drive.op, contract, drive.shop.clock.now()) is None:
+        if not decide.may_resend(drive.op, contract, drive.shop.clock.now()):
             # The window is checked once more, last thing before the bytes leave (I4).
             why = "the token's memory at the provider ended before the resend left"
             await drive.record(

@@ -17,11 +17,12 @@ from opledger.edges.clock import Clock, new_id
 from opledger.edges.files import ResultFolder
 from opledger.edges.http import Http
 from opledger.errors import IllegalTransition, LeaseLost, Refused, StoreUnavailable
-from opledger.rules import answers, decide, redact
+from opledger.rules import answers, decide, redact, requests
 from opledger.rules import evidence as e
 from opledger.rules.calls import Answer, Failure, Request
 from opledger.rules.contract import Contract
-from opledger.rules.model import Action, Actor, ActorKind, Operation
+from opledger.rules.journal import read_body
+from opledger.rules.model import Action, Actor, ActorKind, Operation, StoredRequest
 from opledger.store import Answer as StoredAnswer
 from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
 from opledger.worker.commits import Commits
@@ -166,7 +167,7 @@ class Hand:
         """Handle a refused write: keep a late answer, then stop."""
         error, evidence = outcome.error, write.evidence
         if isinstance(error, JobIdTaken):
-            await self._one_id_two_operations(error, evidence)
+            await self._one_id_two_operations(error, write)
             return
         if isinstance(error, LeaseLost):
             self.held.lost = True
@@ -176,20 +177,25 @@ class Hand:
             raise Dropped(error.message)
         raise error
 
-    async def _one_id_two_operations(self, taken: JobIdTaken, evidence: e.Evidence) -> None:
+    async def _one_id_two_operations(self, taken: JobIdTaken, write: Write) -> None:
         """One job id stands for two operations: both stop, both keep the evidence (I3)."""
+        evidence = write.evidence
         job_id = getattr(evidence, "job_id", "") or ""
         call_id = evidence.call_id if isinstance(evidence, e.Answered) else None
         other = taken.other_operation_id
         why = f"job {job_id} came back for {self.op.operation_id} and already belongs to {other}"
-        mine = e.IdentityChanged(call_id=call_id, why=why, jobs=(job_id,), other_operation=other)
+        mine = e.IdentityChanged(**_cited(evidence), why=why, jobs=(job_id,), other_operation=other)
         theirs = e.IdentityChanged(why=why, jobs=(job_id,), other_operation=self.op.operation_id)
         cause = f"call:{call_id}"
         unfenced = replace(self.write(theirs, cause), operation_id=other, fence=None, basis=None)
         (told,) = await self.shop.commits.record(unfenced)
         if isinstance(told, Declined):
-            log.warning("%s already moved on: %s", other, told.error)
-        await self.record(mine, cause, release=True)
+            # It has ended: its state stays, and a person is told.
+            note = e.Noted(why, late_kind=theirs.kind, late=e.to_data(theirs))
+            (told,) = await self.shop.commits.record(replace(unfenced, evidence=note))
+        if isinstance(told, Declined):
+            log.warning("%s could not be told: %s", other, told.error)
+        await self.record(mine, cause, answer=write.answer, release=True)
         raise Dropped(why)
 
     async def _keep_late(self, write: Write) -> None:
@@ -203,7 +209,7 @@ class Hand:
         job_id = evidence.job_id if isinstance(evidence, e.Accepted) else None
         if job_id and current.jobs and job_id not in current.jobs:
             why = f"a late answer brought job {job_id}, after job {current.jobs[0]}"
-            late = e.UnfamiliarJobId(why=why, jobs=(*current.jobs, job_id))
+            late = e.UnfamiliarJobId(**_cited(evidence), why=why, jobs=(*current.jobs, job_id))
         contract = self.shop.contract_of(current.contract_digest)
         unfenced = replace(
             write,
@@ -228,6 +234,17 @@ class Hand:
             )
         except StoreUnavailable as error:
             log.warning("the lease of %s is left to expire: %s", self.op.operation_id, error)
+
+    async def stored_request(self, contract: Contract) -> StoredRequest:
+        """Return the create request as it was submitted. Raises ConfigWrong where it was changed since."""
+        store, operation_id = self.shop.store, self.op.operation_id
+        stored, (first,) = await self.shop.commits.run(
+            lambda: (store.request_of(operation_id), store.queries.events(operation_id, limit=1))
+        )
+        submitted = read_body(first.body).entry.evidence
+        assert isinstance(submitted, e.Submitted)
+        requests.check_unchanged(self.op, contract, stored, submitted)
+        return stored
 
     # --- calling --------------------------------------------------------------------------------------------
 
@@ -302,3 +319,16 @@ class Hand:
             await self.shop.pause(self.op.contract, getattr(reading.evidence, "why", "credentials refused"))
         await self.shop.fared(self.shop.contract_of(self.op.contract_digest), reading.evidence)
         await self.record(reading.evidence, f"call:{call_id}", answer=kept, release=release)
+
+
+def _cited(evidence: e.Evidence) -> dict[str, Any]:
+    """Return where the answer behind some evidence is kept, for the violation that is recorded in its place."""
+    if not isinstance(evidence, e.Answered):
+        return {}
+    return {
+        "call_id": evidence.call_id,
+        "status": evidence.status,
+        "answer": evidence.answer,
+        "request_id": evidence.request_id,
+        "notes": evidence.notes,
+    }
