@@ -32,4 +32,4 @@ def roles(
         sql = roles_sql(owner, worker, reader)
     except ValueError as error:
         raise UsageError(f"{error}; choose another name") from error
-    run.give({"sql": sql}, lambda: sql.splitlines())
+    run.give({"sql": sql}, sql.splitlines)
