@@ -197,19 +197,19 @@ def test_waiting_for_what_has_ended_returns_at_once(terminal: Terminal, ledger: 
     """The record is the answer."""
     name = terminal.submit()
     happens(ledger, name, *FAILED)
-    done = terminal("wait", name, "--json")
+    done = terminal("wait", name, "--timeout", "0s", "--json")
     assert (done.code, done.err, done.json["state"]) == (0, "", "failed")
 
 
 def test_waiting_ends_where_a_person_is_needed(terminal: Terminal) -> None:
     """Exit code 7, with the record, and with who is needed and what for."""
     (terminal.root / "opledger.toml").write_text(APPROVE)
-    done = terminal("submit", "jobs", "--body", '{"rows": 5}', "--wait", "--json", "--id", "op_mine")
+    done = terminal("submit", "jobs", "--body", '{"rows": 5}', "--wait", "--timeout", "0s", "--json", "--id", "op_mine")
     assert (done.code, done.json["state"]) == (7, "awaiting_approval")
     error = json.loads(done.err)["error"]
     assert error["code"] == "human_needed"
     assert "op_mine needs an approver" in error["message"]
-    told = terminal("wait", "op_mine")
+    told = terminal("wait", "op_mine", "--timeout", "0s")
     assert told.code == 7
     assert "approve or reject" in told.err
 
@@ -230,12 +230,12 @@ def test_several_are_waited_for(terminal: Terminal, ledger: Ledger) -> None:
     first, second = terminal.submit(), terminal.submit()
     happens(ledger, first, *FAILED)
     happens(ledger, second, sent(), accepted("job_8"), observed("failed", Means.FAILED, "job_8"))
-    done = terminal("wait", first, second, "--json")
+    done = terminal("wait", first, second, "--timeout", "0s", "--json")
     assert (done.code, [item["ok"] for item in done.json]) == (0, [True, True])
-    some = terminal("wait", first, "op_nobody", "--json")
+    some = terminal("wait", first, "op_nobody", "--timeout", "0s", "--json")
     assert (some.code, [item["ok"] for item in some.json]) == (3, [True, False])
     happens(ledger, terminal.submit("--id", "op_lost"), *LOST)
-    assert terminal("wait", first, "op_lost", "--json").code == 7
+    assert terminal("wait", first, "op_lost", "--timeout", "0s", "--json").code == 7
     assert terminal("wait", first, terminal.submit(), "--timeout", "0s", "--json").code == 6
 
 

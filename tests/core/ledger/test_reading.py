@@ -98,7 +98,7 @@ def test_waiting_ends_when_another_process_ends_the_operation(home: Home) -> Non
 def test_waiting_ends_when_a_person_is_needed(ledger: Ledger, story: tuple[e.Evidence, ...], state: State) -> None:
     """Waiting on would be for ever."""
     op = happens(ledger, ledger.submit("jobs", BODY), *story)
-    assert ledger.wait(op.operation_id).state is state
+    assert ledger.wait(op.operation_id, timeout=0).state is state
 
 
 def test_waiting_goes_on_while_automation_does(ledger: Ledger) -> None:
@@ -114,7 +114,7 @@ def test_several_are_waited_for_together(file_home: Home) -> None:
     with file_home.ledger(clock=HandClock(datetime.now(UTC))) as ledger:
         done = happens(ledger, ledger.submit("jobs", BODY), *FAILED)
         open_ = ledger.submit("jobs", {"rows": 6})
-        assert ledger.wait_all([done.operation_id]) == (done,)
+        assert ledger.wait_all([done.operation_id], 0) == (done,)
         with pytest.raises(WaitTimedOut) as caught:
             ledger.wait_all([done.operation_id, open_.operation_id], "0s")
         assert caught.value.operations == (done, open_)
