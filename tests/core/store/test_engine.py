@@ -485,7 +485,7 @@ def test_a_broken_connection_between_two_writes_is_replaced(postgres_url: str) -
         (operation,) = opened(store)
         pid = store.database.writer_pid
         with admin(postgres_url) as session:
-            session.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            session.execute("SELECT pg_terminate_backend(%s, 30000)", (pid,))
         assert operation_of(store.record_many([write(operation, sent())])[0]).version == 2
         assert store.database.writer_pid != pid
 
@@ -496,9 +496,11 @@ def test_a_broken_reading_connection_is_replaced(postgres_url: str) -> None:
     with Store.open(postgres_url) as store:
         store.pin_contract(CONTRACT)
         (operation,) = opened(store)
+        assert store.get(operation.operation_id) == operation  # now the pool holds a session
         with admin(postgres_url) as session:
             session.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'opledger'"
+                "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"
+                " WHERE application_name = 'opledger' AND datname = current_database()"
             )
         assert store.get(operation.operation_id) == operation
 

@@ -125,7 +125,10 @@ def test_a_broken_watch_says_so_and_starts_again(postgres_url: str) -> None:
     with Store.open(postgres_url) as store:
         drain(store)
         with admin(postgres_url) as session:
-            session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+            session.execute(
+                "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"
+                " WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+            )
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             store.wait_for_change(30)
         assert store.wait_for_change(30)
