@@ -14,7 +14,7 @@ Story = Callable[[Stage], list[Operation]]
 
 
 def unfamiliar_id(stage: Stage) -> list[Operation]:
-    """B04: the resend under one token starts a second job, and its answer comes after the first job is known."""
+    """The resend under one token starts a second job, and its answer comes after the first job is known."""
     operation = stage.submit("token_ignoring", _seconds=7200)
     stage.run(600)
     return [operation]
@@ -77,8 +77,10 @@ STORIES: list[tuple[Story, str, int]] = [
 
 
 @pytest.mark.parametrize(("story", "kind", "answers"), STORIES, ids=[story.__name__ for story, *_ in STORIES])
-def test_all_automation_stops_and_both_answers_are_kept(stage: Stage, story: Story, kind: str, answers: int) -> None:
-    """B04 and its kin: nothing is polled to success, nothing is cancelled, for any operation involved."""
+def test_b04_and_its_kin_all_automation_stops_and_both_answers_are_kept(
+    stage: Stage, story: Story, kind: str, answers: int
+) -> None:
+    """Nothing is polled to success, nothing is cancelled, for any operation involved."""
     involved = story(stage)
     before = stage.calls()
     for operation in involved:
@@ -110,8 +112,8 @@ def test_all_automation_stops_and_both_answers_are_kept(stage: Stage, story: Sto
 VIOLATIONS = {"UnfamiliarJobId", "TokenMismatch", "ManyJobs", "IdentityChanged", "FinalStateChanged"}
 
 
-def test_the_answers_of_two_jobs_under_one_token_are_both_there_word_for_word(stage: Stage) -> None:
-    """B04: support needs what the provider said, not our reading of it."""
+def test_b04_the_answers_of_two_jobs_under_one_token_are_both_there_word_for_word(stage: Stage) -> None:
+    """Support needs what the provider said, not our reading of it."""
     (operation,) = unfamiliar_id(stage)
     one, two = stage.jobs(operation)
     texts = "\n".join(text for _, text in stage.kept(operation))
@@ -163,6 +165,7 @@ def test_a_late_answer_that_names_another_job_stops_everything(stage: Stage) -> 
     under_way.result(20)
     found = stage.show(operation)
     assert found.state is State.CONTRACT_VIOLATION
+    assert "UnfamiliarJobId" in stage.kinds(operation)
     assert set(found.jobs) == set(stage.jobs(operation))
     texts = "\n".join(text for _, text in stage.kept(operation))
     assert all(f'"{job}"' in texts for job in found.jobs)
