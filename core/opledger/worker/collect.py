@@ -159,7 +159,7 @@ async def _fetch(drive: Hand, contract: Contract, request: Request, document: An
 
     results = drive.shop.results
     folder = await asyncio.to_thread(results.temporary)
-    await drive.renew()
+    await drive.fresh_lease()
     keeper = asyncio.ensure_future(_keep_lease(drive))
     transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, feed, on_head=begin))
     try:

@@ -262,6 +262,11 @@ class Hand:
             raise Dropped("the lease ends before a call could")
         return replace(request, timeout=min(request.timeout, timedelta(seconds=allowed)))
 
+    async def fresh_lease(self) -> None:
+        """Make sure that half of the lease is left, before work that renews it from then on."""
+        if self.held.ends - self.shop.clock.monotonic() < self.shop.lease.total_seconds() / 2:
+            await self.renew()
+
     async def renew(self) -> None:
         """Extend the lease. Raises Dropped where it is no longer ours."""
         before = self.shop.clock.monotonic()
