@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opledger.rules import evidence as e
-from opledger.rules.answers import Reading
+from opledger.rules.answers import CLOCK_SKEW, Reading
 from opledger.rules.calls import Answer, Failure, Fate
 from opledger.rules.contract import Contract, Strategy
-from opledger.rules.lookups import CLOCK_SKEW, Search, conclude, read_page
+from opledger.rules.lookups import Search, conclude, read_page
 from opledger.rules.model import Operation, State, to_rfc3339
 from opledger.rules.pages import Page
 from tests.support.contracts import GET, LIST, SINGLETON, a_contract, when, with_limits
