@@ -30,6 +30,7 @@ from opledger.rules.model import (
     Operation,
     State,
 )
+from opledger.rules.opened import opened
 from opledger.rules.states import advance
 
 
@@ -62,7 +63,7 @@ def project(before: Operation | None, entry: Entry) -> Operation:
     evidence = entry.evidence
     state = advance(before, evidence)
     if isinstance(evidence, e.Submitted):
-        return _opened(entry, evidence, state)
+        return opened(entry.operation_id, entry.at, evidence, state)
     if before is None:  # pragma: no cover - advance refuses everything but Submitted
         raise IllegalTransition("an operation begins with Submitted")
     changes: Changes = {}
@@ -82,38 +83,6 @@ def _closes(call: OpenCall, ev: e.Evidence) -> bool:
     if not isinstance(ev, e.Answered) or ev.call_id != call.call_id:
         return False
     return call.action is Action.COLLECT or not isinstance(ev, e.Observed | e.ReadFailed)
-
-
-def _opened(entry: Entry, ev: e.Submitted, state: State) -> Operation:
-    waits = state is State.AWAITING_APPROVAL
-    return Operation(
-        operation_id=entry.operation_id,
-        contract=ev.contract,
-        contract_digest=ev.contract_digest,
-        request_fingerprint=ev.fingerprint,
-        idempotency_token=ev.token,
-        trace_id=ev.trace_id,
-        requested_by=ev.requested_by,
-        created_at=entry.at,
-        state=state,
-        create_timeout=ev.create_timeout,
-        result_timeout=ev.result_timeout,
-        cancel_timeout=ev.cancel_timeout,
-        collect_timeout=ev.collect_timeout,
-        expectation=ev.expectation,
-        expected_effect=ev.expected_effect,
-        tags=dict(ev.tags or {}),
-        supersedes=ev.supersedes,
-        task=ev.task,
-        step=ev.step,
-        approvals_needed=ev.approvals_needed,
-        approval_deadline=entry.at + ev.approval_timeout if waits and ev.approval_timeout is not None else None,
-        create_deadline=None if waits else entry.at + ev.create_timeout,
-        result_deadline=None if waits else entry.at + ev.result_timeout,
-        attention=Attention(state, entry.at, ev.approval_because or "a person must approve before anything is sent")
-        if waits
-        else None,
-    )
 
 
 def _entered(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
@@ -358,14 +327,12 @@ def _noted(before: Operation, entry: Entry, state: State, changes: Changes) -> N
     """A late answer may name a job: it is kept, so that another id under the same token is still noticed (I3, I11)."""
     ev = entry.evidence
     assert isinstance(ev, e.Noted)
-    if ev.late_kind == e.IdentityChanged.__name__ and state in TERMINAL:
-        changes["attention"] = Attention("final_state_contradicted", entry.at, ev.text)
     job_id = (ev.late or {}).get("job_id")
-    if ev.late_kind != e.Accepted.__name__ or not job_id or job_id in before.jobs:
-        return
-    changes["jobs"] = _with_jobs(before, job_id)
-    if state in TERMINAL:
-        changes["attention"] = attention.after_late_job(job_id, entry.at)
+    brings_job = ev.late_kind == e.Accepted.__name__ and job_id and job_id not in before.jobs
+    if brings_job:
+        changes["jobs"] = _with_jobs(before, job_id)
+    if state in TERMINAL and (brings_job or ev.late_kind == e.IdentityChanged.__name__):
+        changes["attention"] = attention.after_late_news(ev, entry.at)
 
 
 def _violated(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
