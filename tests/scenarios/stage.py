@@ -100,7 +100,7 @@ class TurnWorker(Worker):
             if self._broken is not None:
                 self.dead = isinstance(self._broken, Death)
                 raise self._broken
-            if not found:
+            if not found or self.dead:
                 return taken
             taken += found
 

@@ -66,8 +66,9 @@ def test_a_bad_answer_to_a_create_leaves_it_unknown(stage: Stage, group: str) ->
 
 
 @pytest.mark.parametrize("group", list(GROUPS))
-def test_a_bad_answer_to_a_status_read_changes_nothing(stage: Stage, group: str) -> None:
+def test_a_bad_answer_to_a_status_read_changes_nothing(file_stage: Stage, group: str) -> None:
     """It is counted, the next poll comes later, and the job's own end is the end."""
+    stage = file_stage
     for answer in GROUPS[group]:
         operation = stage.until_state(stage.submit(_seconds=600), State.OBSERVING)
         for _ in range(3):
@@ -83,8 +84,9 @@ def test_a_bad_answer_to_a_status_read_changes_nothing(stage: Stage, group: str)
 
 
 @pytest.mark.parametrize("group", list(GROUPS))
-def test_a_bad_answer_to_a_cancel_is_no_end(stage: Stage, group: str) -> None:
+def test_a_bad_answer_to_a_cancel_is_no_end(file_stage: Stage, group: str) -> None:
     """One call, and the status reads say how it ended."""
+    stage = file_stage
     for answer in GROUPS[group]:
         operation = stage.until_state(stage.submit("cancellable", _seconds=7200), State.OBSERVING)
         order(stage, "cancel", answer)

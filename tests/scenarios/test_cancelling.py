@@ -187,7 +187,7 @@ def test_b26_stopping_a_worker_never_cancels(stage: Stage, held: str | None, mon
         under_way = stage.begin()
         assert stage.sim.wait_for(kind=held, held="true", client_ref=operation.operation_id) == 1
         stage.stop(stopped)
-        under_way.cancel()
+        under_way.result(20)
     else:
         stage.stop(stopped)
     stage.sim.control(release=True)
@@ -211,7 +211,7 @@ def test_b26_a_cancel_in_flight_is_not_sent_again_by_the_next_worker(
     under_way = stage.begin()
     assert stage.sim.wait_for(kind="cancel", held="true", client_ref=operation.operation_id) == 1
     stage.stop(stage.worker)
-    under_way.cancel()
+    under_way.result(20)
     stage.sim.control(release=True)
     stage.run()
     assert stage.show(operation).state is State.CANCELLED

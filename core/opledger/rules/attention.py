@@ -51,9 +51,10 @@ def after_late_word(op: Operation, seen: e.Observed, at: datetime) -> Attention 
     return Attention("final_state_contradicted", at, why)
 
 
-def after_late_job(job_id: str, at: datetime) -> Attention:
-    """An operation that has ended without that job learns that it was created all the same."""
-    why = f"a late answer says that job {job_id} was created; the record stays as it is"
+def after_late_news(ev: e.Noted, at: datetime) -> Attention:
+    """An operation that has ended learns that a job was created all the same, or that its job is another one's too."""
+    job_id = (ev.late or {}).get("job_id")
+    why = f"a late answer says that job {job_id} was created; the record stays as it is" if job_id else ev.text
     return Attention("final_state_contradicted", at, why)
 
 
