@@ -184,6 +184,19 @@ def test_in_flight_at_the_first_create_leaves_it_unknown(stage: Stage) -> None:
     stage.honest()
 
 
+@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "lost on the way"])
+def test_a_refused_resend_does_not_hide_a_job_that_runs(stage: Stage, arrived: bool) -> None:
+    """The account was closed in between, so the resend is refused: the list says whether the first one arrived."""
+    no = {"kind": "create", "status": 422, "body": {"error": {"code": "account_closed"}}, "before": True}
+    stage.sim.control(**{"drop_next" if arrived else "drop_before_next": "create"}, answer_next=[no, no])
+    operation = stage.submit(_seconds=30)
+    stage.run()
+    assert stage.show(operation).state is (State.SUCCEEDED if arrived else State.FAILED)
+    assert reconciled(stage, operation)[:2] == ["resend", "list"]
+    assert len(stage.jobs(operation)) == (1 if arrived else 0)
+    assert len({entry["token"] for entry in stage.wire("create")}) == 1
+
+
 def test_without_any_strategy_it_stops_and_says_so_plainly(stage: Stage) -> None:
     """No token and no list: one create ever left, a person decides, and at-most-once cannot be shown."""
     stage.sim.control(drop_next="create")

@@ -90,7 +90,7 @@ def read_create(
             return Reading(_lost(why, facts, resend=resend), credentials=True)
         return Reading(e.Throttled(**facts, action=Action.CREATE, why=why), credentials=True)
     if status in contract.create.refused and status not in contract.create.success:
-        return Reading(e.Refused(**facts, why=_error_text(page), replay=_replayed(page)))
+        return Reading(_refused(page, facts, _error_text(page), resend=resend))
     if status in contract.create.success:
         return Reading(_success(page, call_id, answer, resend=resend))
     return Reading(_lost(redirect_note(page), facts, resend=resend))
@@ -121,6 +121,13 @@ def _error_text(page: Page) -> str:
     return f"status {page.answer.status}"
 
 
+def _refused(page: Page, facts: Mapping[str, Any], why: str, *, resend: bool) -> e.Evidence:
+    """A definitive no. To a resend it says nothing sure of the first create, where a look-up can prove its fate."""
+    if resend and any(strategy.absence_is_proof for strategy in page.contract.reconcile):
+        return _lost(f"the resend was refused ({why}); a look-up says what became of the first", facts, resend=True)
+    return e.Refused(**facts, why=why, replay=_replayed(page))
+
+
 def _duplicate(page: Page, facts: Mapping[str, Any], *, resend: bool) -> e.Evidence:
     """The provider says that this token or id is taken. With a job id that is our job; without one, look it up."""
     job_id = first_id(page, page.contract.create.job_id)
@@ -136,7 +143,7 @@ def _success(page: Page, call_id: str, answer: str | None, *, resend: bool) -> e
     inline = not failed and page.holds(create.inline_when) and _may_be_result(page)
     facts = page.facts(call_id, answer)
     if failed:
-        return e.Refused(**facts, why=f"the answer carries an error: {_error_text(page)}", replay=_replayed(page))
+        return _refused(page, facts, f"the answer carries an error: {_error_text(page)}", resend=resend)
     if inline:
         return e.CompletedInline(**facts)
     job_id = first_id(page, create.job_id)
