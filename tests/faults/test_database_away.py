@@ -11,7 +11,6 @@ import pytest
 
 from opledger.rules.model import State
 from opledger.sim.process import SimProcess
-from opledger.store import Store
 from tests.faults.lab import Lab
 from tests.faults.victim import Strike
 
@@ -62,7 +61,7 @@ def test_a_file_that_another_program_has_locked(lab: Lab) -> None:
     lab.honest()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_server() -> Iterator[Any]:
     """A PostgreSQL server of our own, which can be stopped without spoiling other tests."""
     with warnings.catch_warnings():
@@ -82,7 +81,6 @@ def own_server() -> Iterator[Any]:
 def test_a_server_that_restarts_while_jobs_run(own_server: Any, sim: SimProcess, tmp_path: Path) -> None:
     """Every session is cut off in every phase: nothing is sent twice, and both workers go on by themselves."""
     url = own_server.get_uri()
-    Store.open(url).close()
     with Lab(tmp_path, url, sim) as lab:
         lab.contract(changes={'timeout = "3s"': 'timeout = "30s"'})
         lab.sim.control(hold="create")
@@ -100,6 +98,24 @@ def test_a_server_that_restarts_while_jobs_run(own_server: Any, sim: SimProcess,
             assert lab.show(operation).state is State.SUCCEEDED
             assert len(lab.jobs(operation)) == 1
             assert len(lab.wire("create", operation)) == 1
+        lab.honest()
+
+
+@pytest.mark.postgres
+def test_a_server_that_restarts_while_there_is_nothing_to_do(own_server: Any, sim: SimProcess, tmp_path: Path) -> None:
+    """The next poll is seconds away and the server is gone: the worker waits for both and is not idle."""
+    with Lab(tmp_path, own_server.get_uri(), sim) as lab:
+        lab.contract(changes={'first = "50ms"': 'first = "4s"', 'max = "400ms"': 'max = "4s"'})
+        operation = lab.submit(_polls=1)
+        worker = lab.worker(until_idle=True, tick=0.1)
+        lab.until(operation, lambda op: op.state is State.ACCEPTED and op.lease is None)
+        own_server.stop()
+        assert lab.sim.wait_for(kind="status", timeout=1) == 0
+        assert worker.alive
+        own_server.ensure_postgres_running()
+        assert worker.ends() == 0, worker.tail()
+        assert "the database is away" in worker.tail()
+        assert lab.show(operation).state is State.SUCCEEDED
         lab.honest()
 
 

@@ -120,7 +120,7 @@ async def test_a_worker_that_has_signed_off_gives_no_more_signs_of_life(bench: B
     """A heartbeat that comes a moment too late would leave a dead worker among the living for a day."""
     worker = bench.hire(name="gone")
     await worker.run(asyncio.Event(), once=True)
-    await worker.heartbeat()
+    await asyncio.wait_for(worker.heartbeat(), 5)
     assert bench.ledger.store.workers() == []
 
 
