@@ -17,7 +17,8 @@ from opledger.worker.looking import read_pages, shows_all
 async def create(drive: Hand, contract: Contract) -> None:
     """Send the create as it was stored, under a permit, and record what its answer means."""
     stored = await drive.stored_request(contract)
-    request = requests.create(drive.op, contract, stored)
+    # Once a person let a possible duplicate be sent, this is a resend, with whatever the contract adds to one.
+    request = requests.create(drive.op, contract, stored, resend=drive.op.duplicate_accepted)
     request, call_id = await drive.permitted(
         Action.CREATE, request, may_create=True, digest=requests.sent_digest(stored)
     )

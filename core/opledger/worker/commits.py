@@ -71,8 +71,8 @@ class Commits:
 
     async def _hand_in(self, job: _Job) -> Any:
         self._jobs.put(job)
-        # A commit that is under way must not be abandoned half-known: the caller may be cancelled, the write goes on.
-        return await asyncio.shield(job.future)
+        # The caller may be cancelled while it waits; what was handed in is written all the same.
+        return await job.future
 
     def close(self) -> None:
         """Stop after everything handed in so far is done."""
