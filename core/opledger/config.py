@@ -22,11 +22,11 @@ from urllib.parse import unquote
 import platformdirs
 
 from opledger.errors import ConfigWrong, Refused, UsageError
-from opledger.rules import contract_file
 from opledger.rules.contract import Contract
-from opledger.rules.contract_file import ContractInvalid
-from opledger.rules.contract_reader import nearest
-from opledger.rules.settings_file import Notify, Policy, SettingsFile, SettingsInvalid, level, parse_settings
+from opledger.rules.files import contract as contract_file
+from opledger.rules.files.contract import ContractInvalid
+from opledger.rules.files.reader import nearest
+from opledger.rules.files.settings import Notify, Policy, SettingsFile, SettingsInvalid, level, parse_settings
 
 __all__ = [
     "AuditSettings",

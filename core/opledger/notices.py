@@ -37,9 +37,9 @@ from opledger.rules.escalation import (
     Track,
     TrackState,
 )
+from opledger.rules.files.settings import notice_targets
 from opledger.rules.plain import clean
 from opledger.rules.redact import Redactor
-from opledger.rules.settings_file import notice_targets
 from opledger.store import Listening, Settled, Store
 
 log = logging.getLogger("opledger.notices")

@@ -20,7 +20,7 @@ from opledger.config import (
     read_contract,
 )
 from opledger.errors import ConfigWrong, UsageError
-from opledger.rules.settings_file import parse_settings
+from opledger.rules.files.settings import parse_settings
 
 CONTRACT = """\
 name = "NAME"

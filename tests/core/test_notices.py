@@ -25,9 +25,9 @@ from opledger.ledger import Ledger
 from opledger.notices import LEASE, Notices, send_by_apprise
 from opledger.rules import escalation
 from opledger.rules.escalation import Message, Severity, Target, TrackState
+from opledger.rules.files.settings import Notify, SettingsInvalid, notice_targets
 from opledger.rules.model import Means, Operation
 from opledger.rules.plain import SafeText
-from opledger.rules.settings_file import Notify, SettingsInvalid, notice_targets
 from opledger.store import Store
 from tests.core.ledgers import BODY, LOST, RUNNING, Home, happens, observed
 from tests.fakes.clock import HandClock

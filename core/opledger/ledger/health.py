@@ -10,8 +10,8 @@ from typing import Final
 
 from opledger import config
 from opledger.errors import ConfigWrong
+from opledger.rules.files.settings import notice_targets
 from opledger.rules.model import to_rfc3339
-from opledger.rules.settings_file import notice_targets
 from opledger.store import Store
 
 ALIVE: Final = timedelta(seconds=10)

@@ -18,10 +18,10 @@ from opledger.ledger.health import ALIVE, Check
 from opledger.rules import choices as options
 from opledger.rules import escalation, jsontext, wishes
 from opledger.rules.contract import Contract
-from opledger.rules.contract_file import parse
 from opledger.rules.durations import parse_duration
 from opledger.rules.escalation import Escalation
 from opledger.rules.explain import Explanation, Happened, explain, waits_for_person
+from opledger.rules.files.contract import parse
 from opledger.rules.guarantees import guarantees
 from opledger.rules.model import Operation, State
 from opledger.rules.packet import Kept, cited, packet

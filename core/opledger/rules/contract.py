@@ -1,6 +1,6 @@
 """A provider as data: what one job API promises, and how to speak it.
 
-The values here are what `contract_file.parse` makes of a TOML file (see `contracts.md`). They are frozen, hashed into
+The values here are what `files.contract.parse` makes of a TOML file (see `contracts.md`). They are frozen, hashed into
 `digest` and pinned by every operation. No other code names a provider.
 """
 

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from opledger.rules.contract import Contract, Guarantees, Result, Strategy
-from opledger.rules.contract_checks import compares_reference
 from opledger.rules.durations import format_duration, write_duration
+from opledger.rules.files.checks import compares_reference
 from opledger.rules.model import FAILURE_MEANS, Means
 
 Grade = Literal["server_enforced", "bounded", "two_phase", "lookup_strong", "lookup_weak", "none"]

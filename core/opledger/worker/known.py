@@ -5,7 +5,7 @@ from __future__ import annotations
 from opledger.edges.secrets import SecretResolver
 from opledger.errors import ConfigWrong
 from opledger.rules.contract import Contract
-from opledger.rules.contract_file import parse
+from opledger.rules.files.contract import parse
 from opledger.rules.redact import Redactor
 from opledger.store import Store
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opledger.rules.contract import Contract
-from opledger.rules.contract_file import parse
+from opledger.rules.files.contract import parse
 from opledger.rules.model import Operation, State
 
 NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)

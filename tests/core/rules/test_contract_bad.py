@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opledger.rules.contract import ContractProblem
-from opledger.rules.contract_file import ContractInvalid, parse
+from opledger.rules.files.contract import ContractInvalid, parse
 from tests.core.rules.contract_example import EXAMPLE
 
 GOOD = """\

@@ -7,8 +7,8 @@ from datetime import date, timedelta
 import pytest
 
 from opledger.rules.contract import KEPT, Auth
-from opledger.rules.contract_file import ContractInvalid, digest_of, parse
-from opledger.rules.contract_not_yet import NOT_YET
+from opledger.rules.files.contract import ContractInvalid, digest_of, parse
+from opledger.rules.files.not_yet import NOT_YET
 from opledger.rules.model import Means
 from tests.core.rules.contract_example import EXAMPLE, driven
 

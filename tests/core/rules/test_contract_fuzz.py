@@ -6,7 +6,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opledger.rules.contract_file import ContractInvalid, parse
+from opledger.rules.files.contract import ContractInvalid, parse
 from tests.core.rules.contract_example import EXAMPLE, driven
 
 

@@ -13,7 +13,7 @@ from opledger.rules import answers
 from opledger.rules import evidence as e
 from opledger.rules.calls import Answer
 from opledger.rules.contract import Contract
-from opledger.rules.contract_file import parse
+from opledger.rules.files.contract import parse
 from opledger.rules.model import Means, Operation, State
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from opledger.rules.contract import Contract
-from opledger.rules.contract_file import parse
+from opledger.rules.files.contract import parse
 from opledger.rules.guarantees import at_most_once, guarantees, report_text
 from tests.core.rules.contract_example import driven
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from opledger.rules.files.settings import Policy
 from opledger.rules.policy import Demand, demand
-from opledger.rules.settings_file import Policy
 from opledger.rules.values import Condition
 from tests.core.rules.operations import CANCEL, contract
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opledger.rules.toml_lines import Path, locate
+from opledger.rules.files.toml_lines import Path, locate
 from tests.core.rules.contract_example import EXAMPLE
 
 TRICKY = '''\

@@ -143,7 +143,7 @@ def test_a_conflict_in_a_step_names_the_step() -> None:
 
 def test_policies_see_the_body_that_was_asked_for() -> None:
     """Rules are written about the caller's words, not about token fields that we put in."""
-    from opledger.rules.settings_file import Policy
+    from opledger.rules.files.settings import Policy
     from opledger.rules.values import Condition
 
     def asks(when: str) -> int:

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from opledger.rules.contract_file import parse
+from opledger.rules.files.contract import parse
 from opledger.rules.guarantees import at_most_once
 from opledger.sim.contracts import DEADLINES, contract_name, contract_text
 from opledger.sim.flavours import FLAVOURS

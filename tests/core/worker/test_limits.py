@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from opledger.rules.contract import Contract, Limits
-from opledger.rules.contract_file import parse
+from opledger.rules.files.contract import parse
 from opledger.sim.contracts import contract_text
 from opledger.worker.limits import SLOW_START
 from opledger.worker.limits import Limits as Counted

@@ -15,9 +15,6 @@ from typing import Any, ClassVar, Final
 import rfc8785
 
 from opledger.errors import ConfigWrong
-from opledger.rules import contract_calls as calls
-from opledger.rules import contract_checks, contract_not_yet, contract_result
-from opledger.rules import contract_values as v
 from opledger.rules.contract import (
     Cancel,
     Contract,
@@ -29,8 +26,11 @@ from opledger.rules.contract import (
     Safety,
     Status,
 )
-from opledger.rules.contract_reader import Table, Unfit, document, kind_of
-from opledger.rules.contract_scope import Scope
+from opledger.rules.files import calls, checks, not_yet
+from opledger.rules.files import converters as v
+from opledger.rules.files import result as results
+from opledger.rules.files.reader import Table, Unfit, document, kind_of
+from opledger.rules.files.scope import Scope
 from opledger.rules.values import Template
 
 NONE: Final = "none"
@@ -63,8 +63,8 @@ def parse(source: str, *, name_hint: str = "<contract>", environment: Mapping[st
         raise ContractInvalid(name_hint, problems.all())
     settings = _Environment(environment)
     contract = _contract(Table(parsed, (), problems), settings, source)
-    contract_not_yet.check(parsed, problems)
-    contract_checks.check(contract, parsed, problems)
+    not_yet.check(parsed, problems)
+    checks.check(contract, parsed, problems)
     found = problems.all()
     if found:
         raise ContractInvalid(name_hint, found)
@@ -147,7 +147,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
         calls.resume(resume, scope)
     webhook = root.table("webhook")
     if webhook is not None:
-        contract_result.webhook(webhook)
+        results.webhook(webhook)
     root.done()
     return contract
 
@@ -200,14 +200,14 @@ def _result(root: Table, scope: Scope) -> Result | None:
     if isinstance(root.data.get("result"), str):
         return root.value("result", None, _result_word)
     table = root.table("result")
-    return None if table is None else contract_result.result(table, scope)
+    return None if table is None else results.result(table, scope)
 
 
 def _result_word(raw: str) -> Result | None:
     if raw == NONE:
         return None
-    if raw.startswith(contract_result.INLINE):
-        return contract_result.inline(raw)
+    if raw.startswith(results.INLINE):
+        return results.inline(raw)
     raise Unfit('must be "none", "inline:" and a JSON Pointer, or a table')
 
 

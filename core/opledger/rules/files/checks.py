@@ -8,8 +8,8 @@ from itertools import combinations
 from typing import Any, Final
 
 from opledger.rules.contract import Contract, Strategy
-from opledger.rules.contract_reader import Problems
-from opledger.rules.contract_scope import REFERENCES
+from opledger.rules.files.reader import Problems
+from opledger.rules.files.scope import REFERENCES
 from opledger.rules.model import SUCCESS_MEANS
 from opledger.rules.values import Condition, Pick, Template
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from opledger.rules.contract_reader import Problems
+from opledger.rules.files.reader import Problems
 
 
 @dataclass(frozen=True, slots=True)

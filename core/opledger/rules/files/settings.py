@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from opledger.errors import ConfigWrong
-from opledger.rules import contract_values as v
 from opledger.rules.contract import ContractProblem
-from opledger.rules.contract_reader import Table, Unfit, document, kind_of
 from opledger.rules.escalation import Severity, Target, target_name
+from opledger.rules.files import converters as v
+from opledger.rules.files.reader import Table, Unfit, document, kind_of
 from opledger.rules.values import Condition
 
 POLICY_NAMES: Final = frozenset({"operation"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Literal, cast, get_args
 
-from opledger.rules import contract_values as v
 from opledger.rules.contract import Result, ResultFormat
-from opledger.rules.contract_calls import auth
-from opledger.rules.contract_reader import Table, Unfit
-from opledger.rules.contract_scope import JOB, Scope
+from opledger.rules.files import converters as v
+from opledger.rules.files.calls import auth
+from opledger.rules.files.reader import Table, Unfit
+from opledger.rules.files.scope import JOB, Scope
 from opledger.rules.values import Pick
 
 ALGORITHMS: Final = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from opledger.rules.contract_reader import Unfit, kind_of, nearest
+from opledger.rules.files.reader import Unfit, kind_of, nearest
 from opledger.rules.values import Template
 
 OWN: Final = frozenset({"operation_id", "token", "trace_id"})

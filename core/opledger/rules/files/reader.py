@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from opledger.rules.contract import ContractProblem
-from opledger.rules.toml_lines import Path, locate
+from opledger.rules.files.toml_lines import Path, locate
 
 T = TypeVar("T")
 D = TypeVar("D")

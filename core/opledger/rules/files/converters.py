@@ -9,8 +9,8 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from opledger.rules.contract_reader import Unfit, kind_of, nearest
 from opledger.rules.durations import parse_duration, parse_rate, parse_size
+from opledger.rules.files.reader import Unfit, kind_of, nearest
 from opledger.rules.values import Condition, Pick
 
 M = TypeVar("M", timedelta, int, float)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from datetime import date, time
 from typing import Any, Final, cast, get_args
 
-from opledger.rules import contract_values as v
 from opledger.rules.contract import (
     Auth,
     AuthKind,
@@ -25,12 +24,13 @@ from opledger.rules.contract import (
     StrategyName,
     TimeUnit,
 )
-from opledger.rules.contract_reader import Table, Unfit
-from opledger.rules.contract_scope import JOB, OWN, Scope
+from opledger.rules.files import converters as v
+from opledger.rules.files.reader import Table, Unfit
+from opledger.rules.files.scope import JOB, OWN, Scope
 from opledger.rules.model import Means
 from opledger.rules.values import Template
 
-# Words that the format knows and this version cannot drive (see contract_not_yet) are read like the others; a contract
+# Words that the format knows and this version cannot drive (see not_yet) are read like the others; a contract
 # that uses one never leaves `parse`, so the casts below hold for every contract there is.
 AUTH_KINDS: Final = (*get_args(AuthKind), "sigv4", "oauth2_client_credentials")
 BODY_KINDS: Final = (*get_args(BodyKind), "multipart", "file")
