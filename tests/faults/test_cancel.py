@@ -80,7 +80,8 @@ def test_a_cancel_that_is_ignored_stays_unconfirmed(both: Lab) -> None:
 
 def test_a_cancel_between_two_polls_needs_no_lease_owner(both: Lab) -> None:
     """Parked for twenty minutes and no worker there: the next worker sends the cancel, once, at once (B20)."""
-    both.contract(changes={'first = "50ms"': 'first = "20m"', 'max = "400ms"': 'max = "20m"'}, result="2h", cancel="5s")
+    slowly = {'first = "50ms"': 'first = "20m"', 'max = "400ms"': 'max = "20m"', 'timeout = "2s"': 'timeout = "1s"'}
+    both.contract(changes=slowly, result="2h", cancel="2s")
     operation = both.submit("cancellable", "prompt")
     parking = both.worker()
     parked = both.until_state(operation, State.ACCEPTED)

@@ -5,14 +5,14 @@ import signal
 import pytest
 
 from opledger.rules.model import State
-from opledger.worker import GRACE
+from opledger.worker.hand import GRACE
 from tests.faults.lab import Hand, Lab
 
 pytestmark = pytest.mark.processes
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
-LEASE = 300.0
-"""A lease so long that a successor who had to wait for it would fail the test."""
+LEASE = 6.0
+"""Half of it is what calls under way are given to end. A successor that waited for it would record a LeaseTaken."""
 
 
 def stopped(lab: Lab, hand: Hand, number: signal.Signals) -> None:

@@ -26,15 +26,12 @@ from opledger.store import Claim, Claimed, Store
 from opledger.store.encoding import from_micros
 from opledger.worker.commits import Commits
 from opledger.worker.drive import Drive
-from opledger.worker.hand import Held, Workshop
+from opledger.worker.hand import GRACE, Held, Workshop
 from opledger.worker.known import Known
 from opledger.worker.limits import Limits, Room
 from opledger.worker.shared_clock import SharedClock
 
 log = logging.getLogger("opledger.worker")
-
-GRACE: Final = 5.0
-"""Seconds that calls under way are given to finish when the worker is told to stop."""
 
 LEFT_OVER: Final = timedelta(hours=6)
 """Age after which a temporary file belongs to no transfer that is still under way."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from opledger.errors import ConfigWrong, Refused
+from opledger.errors import ConfigWrong, OpledgerError, Refused, StoreUnavailable
 from opledger.rules import decide
 from opledger.rules import evidence as e
 from opledger.rules.contract import Contract
@@ -29,14 +29,18 @@ class Drive(Hand):
     async def run(self) -> None:
         """Drive until the record must wait or needs a person; leave no lease behind."""
         try:
-            if self.taken_from is not None:
-                await self.record(e.LeaseTaken(self.shop.name, self.held.epoch, self.taken_from), "recovery")
+            if self.taken_from not in (None, self.shop.name):
+                await self.record(e.LeaseTaken(self.shop.name, self.held.epoch, self.taken_from or ""), "recovery")
             for _ in range(MOST_STEPS):
                 # A worker that was told to stop ends what it has begun, and begins nothing new.
                 if self.released or self.shop.leaving() or not await self._step():
                     break
         except Dropped as reason:
             log.info("dropped %s: %s", self.op.operation_id, reason)
+        except OpledgerError:
+            # Tried again once the lease has run out. At once would be again and again, as fast as the machine can.
+            self.held.lost = True
+            raise
         finally:
             if not self.released and not self.held.lost:
                 await asyncio.shield(self.release())
@@ -81,8 +85,16 @@ class Drive(Hand):
         except Refused as refused:
             # This record alone cannot be called about: it backs off and shows, and its provider is not paused.
             log.warning("%s: %s", self.op.operation_id, refused)
-            if self.op.open_call is None and decision.action in (Action.OBSERVE, Action.COLLECT):
-                await self.record(e.ReadFailed(action=decision.action, why=refused.message), "recovery")
+            if self.op.open_call is not None or decision.action not in (Action.OBSERVE, Action.COLLECT):
+                raise
+            await self.record(e.ReadFailed(action=decision.action, why=refused.message), "recovery")
+            return False
+        except StoreUnavailable as error:
+            if self.held.lost or decision.action is not Action.COLLECT:
+                raise
+            # The results' folder, not the database: the result stays where it is, and is fetched when there is room.
+            log.warning("%s: %s", self.op.operation_id, error)
+            await self.record(e.ReadFailed(action=Action.COLLECT, why=error.message, code="storage"), "recovery")
             return False
         return True
 

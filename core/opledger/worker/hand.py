@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from opledger.edges.clock import Clock, new_id
 from opledger.edges.files import ResultFolder
@@ -29,6 +29,10 @@ from opledger.worker.commits import Commits
 from opledger.worker.keep import kept
 
 log = logging.getLogger("opledger.worker")
+
+
+GRACE: Final = 5.0
+"""Seconds that calls and commits under way are given to finish when the worker is told to stop."""
 
 
 class Dropped(Exception):
@@ -150,14 +154,17 @@ class Hand:
     async def _commit(self, write: Write) -> Recorded | Declined:
         """Commit, and try again while the lease lasts where the database was away: an answer in hand is worth it.
 
-        A permit is never tried again: if its commit is uncertain, nothing may be sent (I29).
+        A permit is never tried again: if its commit is uncertain, nothing may be sent (I29). A worker that is leaving
+        does not try for ever.
         """
+        began = self.shop.clock.monotonic()
         while True:
             try:
                 (outcome,) = await self.shop.commits.record(write)
                 return outcome
             except StoreUnavailable:
-                if write.live or self.shop.clock.monotonic() + 1 > self.held.ends:
+                now = self.shop.clock.monotonic()
+                if write.live or now + 1 > self.held.ends or (self.shop.leaving() and now > began + GRACE):
                     self.held.lost = True  # the lease is left to expire: nobody can be told
                     raise
                 await asyncio.sleep(0.2)
@@ -306,8 +313,22 @@ class Hand:
             strategy=strategy,
             may_create=may_create,
         )
-        await self.record(sent, f"call:{call_id}", live=True)
-        return await self.within_lease(request), call_id
+        try:
+            await self.record(sent, f"call:{call_id}", live=True)
+            return await self.within_lease(request), call_id
+        except (Dropped, asyncio.CancelledError):
+            await self._unused(sent)
+            raise
+
+    async def _unused(self, sent: e.CallSent) -> None:
+        """Say of a permit that stands that nothing left under it: that is better known than left unknown."""
+        call, why = self.op.open_call, "this worker had to stop before anything was sent"
+        if call is None or call.call_id != sent.call_id:
+            return
+        undone: e.Evidence = e.NotDelivered(call_id=call.call_id, action=call.action, why=why)
+        if call.action is Action.RECONCILE:
+            undone = e.Inconclusive(call_id=call.call_id, why=why, strategy=sent.strategy)
+        await self.record(undone, f"call:{call.call_id}", release=True)
 
     async def send(self, request: Request, call_id: str, *, undone: Callable[[str], e.Evidence]) -> Answer | Failure:
         """Send an effectful request. If we are told to stop meanwhile, record that its fate is unknown."""

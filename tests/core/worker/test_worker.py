@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from opledger.errors import StoreUnavailable, UnknownOperation
+from opledger.errors import ConfigWrong, StoreUnavailable, UnknownOperation
 from opledger.rules import decide
 from opledger.rules.model import State
 from opledger.store import Store
+from opledger.worker.known import Known
 from tests.core.worker.conftest import Bench
 
 
@@ -85,6 +86,46 @@ async def test_a_deadline_of_a_paused_provider_is_kept(bench: Bench) -> None:
     await bench.idle()
     assert bench.show(operation).state is State.FAILED
     assert bench.sim.log() == []
+
+
+async def test_what_cannot_be_driven_is_not_tried_again_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record whose contract cannot be read would be claimed as fast as the machine can: its lease is kept instead."""
+    operation = bench.submit()
+
+    def unreadable(*_: Any) -> Any:
+        raise ConfigWrong("this version cannot read that contract")
+
+    monkeypatch.setattr(Known, "contract", unreadable)
+    worker = bench.hire()
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(worker.run(stop))
+    await asyncio.to_thread(bench.until, operation, lambda op: op.lease is not None)
+    for _ in range(20):
+        worker.wake()
+        await worker._commits.run(lambda: None)
+    lease = bench.show(operation).lease
+    assert lease is not None
+    assert lease.epoch == 1
+    stop.set()
+    await running
+    assert bench.show(operation).lease is None
+
+
+async def test_a_full_disk_for_results_backs_off_and_shows(bench: Bench) -> None:
+    """The result stays at the provider; it is not asked for in a loop, and goes on once there is room."""
+    bench.contract(changes={'first = "50ms"': 'first = "300ms"'}, collect="30s")
+    operation = bench.submit(_polls=1)
+    bench.results.write_text("a file stands where the folder should be")
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(bench.hire().run(stop))
+    found = await asyncio.to_thread(bench.until, operation, lambda op: op.attention is not None)
+    assert found.state is State.RESULT_COLLECTING
+    assert found.attention is not None and found.attention.code == "storage"
+    assert len(bench.wire("status")) == 1
+    bench.results.unlink()
+    assert (await asyncio.to_thread(bench.until_state, operation, State.SUCCEEDED)).result is not None
+    stop.set()
+    await running
 
 
 async def test_a_fault_of_ours_stops_the_worker_loudly(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
