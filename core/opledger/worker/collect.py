@@ -46,9 +46,8 @@ async def collect(drive: Hand, contract: Contract) -> None:
     """Do one attempt to collect. Records what came of it; keeps the state where a later attempt may succeed."""
     result = contract.result
     assert result is not None
-    await asyncio.to_thread(
-        drive.shop.results.temporary
-    )  # no use in asking the provider while there is no place for it
+    # The provider is not asked while there is no place for what it has.
+    await asyncio.to_thread(drive.shop.results.temporary)
     if (result.inline is not None or result.url is not None) and drive.fresh is None:
         await observe(drive, contract)  # a fresh status answer, recorded like any other
         if drive.released or drive.shop.leaving():
