@@ -7,6 +7,7 @@
         BodyConflict       the same operation id (or task step) with another body
         UsageError         malformed input: bad JSON, bad duration, missing file
       ConfigWrong        you: a contract file, a setting or a secret reference is wrong
+        SecretWrong        a secret cannot be had on this machine
       ProviderBroke      they: the remote API answered something it must not answer
       LeaseLost          nobody: another worker acts for this operation now
       StoreUnavailable   the database cannot be reached, read or written
@@ -65,6 +66,12 @@ class ConfigWrong(OpledgerError):
     """A contract file, a setting or a secret reference is wrong; the message names file and key."""
 
     code: ClassVar[str] = "config_wrong"
+
+
+class SecretWrong(ConfigWrong):
+    """A secret cannot be had by this process on this machine; another worker may well have it."""
+
+    code: ClassVar[str] = "secret_wrong"
 
 
 class ProviderBroke(OpledgerError):

@@ -151,8 +151,8 @@ def _give(
 
 def _needs_human(run: Run, found: Sequence[Operation]) -> int | None:
     """Say who is needed and what for; return the exit code."""
-    from opledger.rules.decide import QUESTIONS
     from opledger.rules.explain import waits_for_person
+    from opledger.rules.questions import QUESTIONS
 
     waiting = [op for op in found if waits_for_person(op)]
     if not waiting:

@@ -29,6 +29,7 @@ from opledger.edges.clock import Clock
 from opledger.edges.failures import NotSent, Trail, words
 from opledger.edges.secrets import SecretResolver
 from opledger.edges.streams import Sink
+from opledger.errors import ConfigWrong, SecretWrong
 from opledger.rules.calls import MAX_ANSWER, Answer, Download, Failure, Request, origin_of
 from opledger.rules.redact import Redactor
 
@@ -257,7 +258,10 @@ class Http:
             async with self._resolving.setdefault(reference, asyncio.Lock()):
                 value = self._secrets.cached(reference)
                 if value is None:
-                    value = await asyncio.to_thread(self._secrets.resolve, reference)
+                    try:
+                        value = await asyncio.to_thread(self._secrets.resolve, reference)
+                    except ConfigWrong as error:
+                        raise SecretWrong(error.message) from error
         return value
 
     async def _look_abroad(self, request: Request) -> None:

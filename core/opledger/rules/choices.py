@@ -172,14 +172,19 @@ def _violation(op: Operation, contract: Contract) -> tuple[Option, ...]:
 
 
 def _unconfirmed(op: Operation, contract: Contract) -> tuple[Option, ...]:
+    unsent = op.cancel is not None and op.cancel.sent == 0 and op.cancel.shares is None
     options = [
         Option(
             Choice.WATCH,
             State.CANCELLING,
             "Polling goes on until the new cancel deadline.",
             ("for",),
-            precondition="You have reason to think that the provider will still carry out the cancel.",
-            undoable="The cancel that was sent stands, and what the job costs meanwhile.",
+            precondition="You expect the job to end by itself: watching stops nothing."
+            if unsent
+            else "You have reason to think that the provider will still carry out the cancel.",
+            undoable="No cancel was ever sent: what the job costs meanwhile."
+            if unsent
+            else "The cancel that was sent stands, and what the job costs meanwhile.",
         )
     ]
     if contract.cancel is not None:
@@ -189,7 +194,9 @@ def _unconfirmed(op: Operation, contract: Contract) -> tuple[Option, ...]:
                 State.CANCEL_REQUESTED,
                 "A new cancel intent is recorded and sent once.",
                 sends=_cancel_line(contract),
-                precondition="The first cancel had no effect, and a second one does no harm at the provider.",
+                precondition="The job still runs: the first cancel was never sent."
+                if unsent
+                else "The first cancel had no effect, and a second one does no harm at the provider.",
                 undoable=_cancelled(contract),
             )
         )

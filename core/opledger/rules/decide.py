@@ -15,6 +15,7 @@ from typing import Final
 from opledger.rules import evidence as e
 from opledger.rules.contract import Contract, Strategy
 from opledger.rules.model import TERMINAL, Action, Deadline, Operation, Plan, State
+from opledger.rules.questions import NEVER_ASKED, QUESTIONS
 from opledger.rules.schedule import backoff, next_poll
 
 MAX_CANCEL_CALLS: Final = 5
@@ -57,19 +58,6 @@ class AskHuman:
 
 
 Decision = Call | Conclude | Wait | AskHuman
-
-QUESTIONS: Final[Mapping[State, str]] = {
-    State.AWAITING_APPROVAL: "a person must approve or reject the request before anything is sent",
-    State.CREATE_UNKNOWN: (
-        "nobody knows whether the job was created, and no automatic way to find out is left: at-most-once cannot be "
-        "shown; look at the provider and decide"
-    ),
-    State.CONTRACT_VIOLATION: "the provider broke its promises; decide which job stands, or close",
-    State.CANCELLATION_UNCONFIRMED: "the provider never confirmed the cancel; keep watching, send again, or close",
-    State.RESULT_TIMED_OUT: "the job did not finish in time and may still run; extend, cancel, or close",
-    State.RESULT_UNAVAILABLE: "the job succeeded but its result cannot be had; collect again, accept, or close",
-    State.RESULT_VALIDATION_FAILED: "the result arrived and is wrong; collect again, accept as is, or close",
-}
 
 
 def open_deadline(op: Operation) -> tuple[Deadline, datetime] | None:
@@ -254,6 +242,10 @@ def _collecting(op: Operation, contract: Contract, now: datetime) -> Decision:
 
 
 def _ask(op: Operation, contract: Contract, now: datetime) -> Decision:
+    intent = op.cancel
+    unsent = intent is not None and intent.sent == 0 and intent.shares is None
+    if op.state is State.CANCELLATION_UNCONFIRMED and unsent:
+        return AskHuman(op.state, NEVER_ASKED)
     return AskHuman(op.state, QUESTIONS[op.state])
 
 

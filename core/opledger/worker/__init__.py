@@ -24,12 +24,14 @@ from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDeliver
 from opledger.rules.model import Actor, ActorKind, Operation
 from opledger.store import Claim, Claimed, Store
 from opledger.store.encoding import from_micros
+from opledger.worker.absence import Absence
 from opledger.worker.commits import Commits
 from opledger.worker.drive import Drive
 from opledger.worker.hand import GRACE, Held, Workshop
 from opledger.worker.known import Known
 from opledger.worker.limits import Limits, Room
 from opledger.worker.shared_clock import SharedClock
+from opledger.worker.watching import wake_on_change
 
 log = logging.getLogger("opledger.worker")
 
@@ -74,6 +76,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._due_at: datetime | None = None
         self._claimed_at = 0.0
+        self._absence = Absence()
         self._lateness = timedelta(0)
         self._broken: BaseException | None = None
         self._stop: asyncio.Event | None = None
@@ -90,7 +93,7 @@ class Worker:
         self._stop = stop
         self._equip()
         watching = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(asyncio.get_running_loop(), watching), daemon=True)
+        watcher = wake_on_change(self.store, self._wake, watching)
         present = False
         try:
             await self.heartbeat()
@@ -118,9 +121,10 @@ class Worker:
                     found = await self.tick()
                     if until_idle and not self._drives and not found and await self._idle():
                         break
+                    self._absence.over()
                 except StoreUnavailable as error:
-                    log.warning("the database is away: %s", error)
                     found = 0
+                    await self._absence.wait(error, stopping)
                 if found >= CLAIM and len(self._drives) < self.concurrency:
                     continue
                 await self._rest(stopping)
@@ -337,6 +341,7 @@ class Worker:
             contract_of=self._known.contract,
             paused=self._paused_because,
             pause=self._pause,
+            skip=self._skip,
             redactor=self._known.redactor,
             planned=self._planned,
             fared=self._fared,
@@ -349,6 +354,11 @@ class Worker:
     def _planned(self, operation: Operation) -> None:
         if operation.next is not None and operation.next.at is not None:
             self._due_at = operation.next.at if self._due_at is None else min(self._due_at, operation.next.at)
+
+    def _skip(self, contract: str, reason: str) -> None:
+        """Leave a contract to other workers for a while: something that it needs is missing on this machine."""
+        log.warning("%s is left out here: %s", contract, reason)
+        self._limits.skip(contract, self.clock.monotonic())
 
     async def _pause(self, contract: str, reason: str) -> None:
         """Stop all calls to one provider: one escalation instead of five hundred failures."""
@@ -375,18 +385,3 @@ class Worker:
                 await self._pause(contract.name, f"error budget: {why}; the last: {evidence.why}")
         else:
             self._limits.worked(contract.name)
-
-    def _watch(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
-        """On a thread of its own: wake the loop whenever another process wrote to the ledger."""
-        while not stop.is_set():
-            try:
-                changed = self.store.wait_for_change(1.0, stop, others_only=True)
-            except StoreUnavailable as error:
-                log.warning("cannot watch for changes: %s", error)
-                stop.wait(1.0)
-                continue
-            if changed and not stop.is_set():
-                try:
-                    loop.call_soon_threadsafe(self._wake.set)
-                except RuntimeError:  # the loop has just been closed: there is nobody left to wake
-                    return

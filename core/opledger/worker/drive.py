@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from opledger.errors import ConfigWrong, OpledgerError, Refused, StoreUnavailable
+from opledger.errors import ConfigWrong, OpledgerError, Refused, SecretWrong, StoreUnavailable
 from opledger.rules import decide
 from opledger.rules import evidence as e
 from opledger.rules.contract import Contract
@@ -99,8 +99,12 @@ class Drive(Hand):
         return True
 
     async def _misconfigured(self, action: Action, wrong: ConfigWrong) -> None:
-        log.warning("paused %s: %s", self.op.contract, wrong)
-        await self.shop.pause(self.op.contract, wrong.message)
+        if isinstance(wrong, SecretWrong):
+            # Missing here, on this machine: another worker may have it, so the provider is not paused for everybody.
+            self.shop.skip(self.op.contract, wrong.message)
+        else:
+            log.warning("paused %s: %s", self.op.contract, wrong)
+            await self.shop.pause(self.op.contract, wrong.message)
         if self.op.open_call is not None:
             call = self.op.open_call
             undone: e.Evidence = e.NotDelivered(call_id=call.call_id, action=call.action, why=wrong.message)

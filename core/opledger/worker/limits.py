@@ -16,6 +16,9 @@ from opledger.rules.contract import Contract
 BURST_SECONDS: Final = 1.0
 """How many seconds' worth of calls may be made at once after a quiet time."""
 
+SKIPPED: Final = 30.0
+"""Seconds for which a contract is left to other workers, once something it needs was missing on this machine."""
+
 SLOW_START: Final = 10.0
 """Seconds after the end of a pause until a provider gets all that its contract allows."""
 
@@ -50,6 +53,7 @@ class Limits:
         self._paused: frozenset[str] = frozenset()
         self._resumed: dict[str, float] = {}
         self._trouble: dict[str, _Trouble] = {}
+        self._skipped: dict[str, float] = {}
 
     def know(self, contract: Contract) -> None:
         """Take the limits of a contract that operations are claimed for."""
@@ -61,6 +65,10 @@ class Limits:
             self._resumed[contract] = now
             self._trouble.pop(contract, None)
         self._paused = frozenset(paused)
+
+    def skip(self, contract: str, now: float) -> None:
+        """Start nothing more of this contract here for a while."""
+        self._skipped[contract] = now + SKIPPED
 
     def room(self, now: float) -> dict[str, int]:
         """Return, for each known contract, how many more operations may be started now."""
@@ -107,6 +115,8 @@ class Limits:
         return f"{trouble.failures} calls in a row failed over {now - trouble.since:.0f} s, and none succeeded"
 
     def _room(self, contract: Contract, now: float) -> int:
+        if now < self._skipped.get(contract.name, 0.0):
+            return 0
         most = contract.limits.concurrency
         resumed = self._resumed.get(contract.name)
         if resumed is not None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from opledger.rules.decide import QUESTIONS
 from opledger.rules.explain import Explanation, Happened, explain, waits_for_person
 from opledger.rules.model import (
     Action,
@@ -20,6 +19,7 @@ from opledger.rules.model import (
     Plan,
     State,
 )
+from opledger.rules.questions import QUESTIONS
 from tests.core.rules.operations import NOON, contract, operation
 
 SENT = {"first_sent_at": NOON, "last_sent_at": NOON, "remote_job_id": "job_7"}

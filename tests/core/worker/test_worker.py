@@ -61,18 +61,16 @@ async def test_a_call_ends_before_the_lease_does(bench: Bench) -> None:
     assert len(bench.jobs(operation)) == 1
 
 
-async def test_a_secret_that_does_not_resolve_pauses_the_provider(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is sent without credentials; one pause says why, and all goes on once they are there again."""
+async def test_a_secret_that_is_missing_here_stops_nobody_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent without credentials, and the record says why; a worker that has them goes on, unpaused."""
     operations = [bench.submit(_polls=1) for _ in range(3)]
     monkeypatch.delenv("SIM_TOKEN")
     await bench.hire().run(asyncio.Event(), once=True)
     assert bench.sim.log() == []
     assert {bench.show(operation).state for operation in operations} == {State.CREATE_PENDING}
-    assert "SIM_TOKEN" in bench.ledger.store.paused()["sim"]
+    assert bench.ledger.store.paused() == {}
+    assert any("SIM_TOKEN" in (bench.show(operation).last_error or "") for operation in operations)
     monkeypatch.setenv("SIM_TOKEN", "loopback-only-token")
-    bench.ledger.resume_provider("sim", reason="the token is there again")
     await bench.idle()
     assert {bench.show(operation).state for operation in operations} == {State.SUCCEEDED}
     bench.honest()
