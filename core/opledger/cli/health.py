@@ -30,7 +30,7 @@ def doctor(run: Run) -> int:
     settings = run.settings()
     try:
         with run.ledger() as ledger:
-            found = [*ledger.doctor(), *_secrets(settings, ledger)]
+            found = [*ledger.doctor(), *_secrets(settings, ledger), _results(settings)]
         code = 0 if all(check.ok for check in found) else REFUSED
     except StoreUnavailable as error:
         found, code = [Check("database", False, error.message)], OUT_OF_REACH
@@ -49,6 +49,20 @@ def doctor(run: Run) -> int:
     }
     run.give(document, lines)
     return code
+
+
+def _results(settings: Settings) -> Check:
+    """See whether a worker could keep a result here."""
+    from opledger.edges.files import ResultFolder
+    from opledger.errors import ConfigWrong, StoreUnavailable
+    from opledger.ledger.health import Check
+
+    try:
+        folder = ResultFolder.from_setting(settings.results)
+        folder.temporary()
+    except (ConfigWrong, StoreUnavailable) as error:
+        return Check("results", False, error.message)
+    return Check("results", True, f"results are kept in {folder.root}")
 
 
 def _secrets(settings: Settings, ledger: Ledger) -> Iterable[Check]:

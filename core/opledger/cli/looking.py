@@ -112,15 +112,15 @@ def packet(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")] = None,
 ) -> None:
     """Print the escalation packet for a provider's support, sanitised: Markdown, or JSON with --json."""
-    from opledger.edges.files import atomic_write
+    from opledger.edges.files import write_out
     from opledger.rules.jsontext import dumps_inert
     from opledger.rules.packet import markdown
 
     with run.ledger() as ledger:
         document = ledger.packet(op)
-    if out is None:
+    if out is None or str(out) == "-":
         run.give(document, lambda: markdown(document).splitlines())
         return
     text = dumps_inert(document, indent=2) + "\n" if run.flags.as_json else markdown(document)
-    atomic_write(out, text.encode())
+    write_out(out, text.encode())
     run.give({"operation_id": document["operation_id"], "file": str(out)}, lambda: [f"The packet stands in {out}."])

@@ -154,6 +154,20 @@ class Partial:
         return self._file
 
 
+def write_out(path: Path, data: bytes) -> None:
+    """Write what a person asked for into a file they named.
+
+    A regular file is replaced as a whole; through a link, the file it leads to. Anything else (a device, a pipe) is
+    written to, and stays what it is. Raises StoreUnavailable where it cannot be written.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file():
+        with _storage(path), path.open("wb") as stream:
+            stream.write(data)
+        return
+    atomic_write(path, data)
+
+
 def atomic_write(path: Path, data: bytes) -> None:
     """Write a file so that after any crash either the old or the new content is there, whole. Mode 0600.
 

@@ -78,7 +78,7 @@ class Ledger(Reading):
         wish = Wish(
             contract,
             body,
-            requested_by=requested_by or self.settings.operator,
+            requested_by=self.settings.operator if requested_by is None else requested_by,
             operation_id=operation_id,
             tags=tags or {},
             expectation=expectation,
@@ -240,7 +240,7 @@ class Ledger(Reading):
         return shown_to(self, op)
 
     def _who(self, by: str | None) -> Actor:
-        return human.actor(by or self.settings.operator)
+        return human.actor(self.settings.operator if by is None else by)
 
     def _person(self, by: str | None, verb: str) -> Actor:
         who = self._who(by)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opledger.edges.files import Partial, ResultFolder, atomic_write
+from opledger.edges.files import Partial, ResultFolder, atomic_write, write_out
 from opledger.errors import ConfigWrong, Refused, StoreUnavailable
 
 ID = "op_01JD7Q3M5K8W9X2Y4Z6A7B8C9D"
@@ -230,3 +230,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         atomic_write(path, b"three")
     assert path.read_bytes() == b"two"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_written_out_leaves_devices_and_links_what_they_are(tmp_path: Path) -> None:
+    """A person who names /dev/null, a pipe or a link means what stands there, not a file in its place."""
+    target, link = tmp_path / "packet.md", tmp_path / "latest.md"
+    link.symlink_to(target)
+    write_out(link, b"one")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"one"
+    write_out(Path("/dev/null"), b"two")
+    assert Path("/dev/null").is_char_device()
