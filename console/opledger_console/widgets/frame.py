@@ -36,12 +36,14 @@ class AttentionStrip(Static):
     """What wants a person, by kind, with counts; calm when nothing does."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw the strip."""
+        """Draw what there is, and only that: in 80 columns every count must fit."""
         text = Text(no_wrap=True, overflow="ellipsis", end="")
-        for code, words in STRIP:
-            count = snapshot.attentions.get(code, 0)
-            text.append(f" {words} {count} ", style="bold reverse" if count else "dim")
-            text.append(" ")
-        if snapshot.paused:
-            text.append(f" provider paused {len(snapshot.paused)} ", style="bold reverse")
+        waiting = [(words, snapshot.attentions.get(code, 0)) for code, words in STRIP]
+        waiting.append(("provider paused", len(snapshot.paused)))
+        for words, count in waiting:
+            if count:
+                text.append(f" {words} {count} ", style="bold reverse")
+                text.append(" ")
+        if not text:
+            text.append(" nothing waits for a person", style="dim")
         self.update(text)
