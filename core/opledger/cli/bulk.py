@@ -243,16 +243,12 @@ def _preview(found: Sequence[Prospect], decision: Decision) -> Iterable[str]:
     yield f"{what}: {counts}" if found else f"{what}: nothing matches"
     if not found:
         return
-    rows = [
-        (
-            text.short(one.operation_id),
-            "-" if one.operation is None else one.operation.state.value,
-            "yes" if one.eligible else "done" if one.done else "no",
-            clean(one.because.replace(one.operation_id, "it"), limit=300),
-        )
-        for one in found
-    ]
-    yield from text.table(("ID", "STATE", "ELIGIBLE", "BECAUSE"), rows, stretch=3)
+    # Never cut: what a cancel leaves behind, or why something is refused, is what the preview is for.
+    for one in found:
+        state = "-" if one.operation is None else one.operation.state.value
+        word = "yes " if one.eligible else "done" if one.done else "no  "
+        yield f"{word}  {clean(text.short(one.operation_id)):<8}  {state}"
+        yield from text.wrapped(one.because.replace(one.operation_id, "it"), "      ")
 
 
 def _lines(outcomes: Sequence[Outcome]) -> Iterable[str]:

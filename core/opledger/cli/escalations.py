@@ -87,9 +87,12 @@ def _lines(found: Sequence[Escalation], now: datetime) -> Iterable[str]:
             text.span(now - one.since),
             text.relative(one.deadline, now),
             taken(one),
-            clean(one.reason, limit=200),
         )
         for one in found
     ]
-    heads = ("SEVERITY", "CODE", "ID", "SINCE", "DEADLINE", "TAKEN BY", "WHY")
-    yield from text.table(heads, rows, stretch=6)
+    heads = ("SEVERITY", "CODE", "ID", "SINCE", "DEADLINE", "TAKEN BY")
+    head, *lines = text.table(heads, rows, stretch=5)
+    yield head
+    for one, line in zip(found, lines, strict=True):
+        yield line
+        yield from text.wrapped(clean(one.reason, limit=400), "      ")

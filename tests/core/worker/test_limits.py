@@ -9,7 +9,7 @@ from typing import Any
 from opledger.rules.contract import Contract, Limits
 from opledger.rules.files.contract import parse
 from opledger.sim.contracts import contract_text
-from opledger.worker.limits import SLOW_START
+from opledger.worker.limits import SKIPPED, SLOW_START
 from opledger.worker.limits import Limits as Counted
 
 BASE = parse(contract_text("v1", "http://127.0.0.1:1"), environment={})
@@ -79,3 +79,12 @@ def test_a_budget_of_nothing_is_no_budget() -> None:
     """0 switches the automatic pause off."""
     limits, one = Counted(), contract(error_budget=0, error_window=timedelta(0))
     assert all(limits.failed(one, moment) is None for moment in range(1000))
+
+
+def test_what_is_missing_here_is_left_to_others_for_a_while() -> None:
+    """A worker without the secret starts nothing of that contract, and tries again later."""
+    limits, one = Counted(), contract(concurrency=5)
+    limits.know(one)
+    limits.skip(one.name, 0)
+    assert limits.room(SKIPPED - 1) == {one.name: 0}
+    assert limits.room(SKIPPED) == {one.name: 5}
