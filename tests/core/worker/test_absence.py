@@ -17,8 +17,8 @@ async def pauses(absence: Absence, monkeypatch: pytest.MonkeyPatch, tries: int) 
     """How long each of so many waits is, without waiting."""
     found: list[float] = []
 
-    async def wait(_: object, *, timeout: float) -> None:
-        found.append(timeout)
+    async def wait(_: object, **how: float) -> None:
+        found.append(how["timeout"])
 
     monkeypatch.setattr(asyncio, "wait", wait)
     for _ in range(tries):
