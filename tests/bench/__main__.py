@@ -94,7 +94,7 @@ def submits(rounds: int) -> None:
 def waits(counts: Sequence[int]) -> None:
     """What waiting operations cost a worker that has nothing to do."""
     print("\nwaiting operations")
-    say("", "look at table", "claim, none due", "idle CPU", "worker RSS")
+    say("", "look at table", "claim, none due", "idle CPU", "worker adds")
     with Provider() as provider:
         for count in counts:
             figures = contest("waiting", provider.base_url, count)
@@ -103,7 +103,7 @@ def waits(counts: Sequence[int]) -> None:
                 f"{figures['look_us']:.0f} us",
                 f"{figures['claim_us']:.0f} us",
                 f"{figures['idle_cpu_percent']:.1f} %",
-                f"{figures['rss']:.0f} MiB",
+                f"{figures['rss'] - figures['rss_before']:.1f} MiB",
             )
 
 
