@@ -13,7 +13,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -81,15 +83,46 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    interrupted = _Interrupted()
     try:
+        interrupted.watch()
         code = get_command(app).main(args=list(arguments), prog_name="opledger", standalone_mode=False)
         sys.stdout.flush()
     except (PipeClosed, BrokenPipeError):
         hush()
         return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes a sentence and an exit code
-        return report(error, flags)
+        return INTERRUPTED if interrupted.seen else report(error, flags)
+    finally:
+        interrupted.restore()
     return code or 0
+
+
+class _Interrupted:
+    """Remembers that Ctrl-C was pressed.
+
+    Pressed while SQLite asks our authorizer, the KeyboardInterrupt is lost and comes back as a database error.
+    """
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._before: Any = None
+
+    def watch(self) -> None:
+        """Take the place of Python's own handler, where that is in place."""
+        if threading.current_thread() is threading.main_thread() and (
+            signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        ):
+            self._before = signal.signal(signal.SIGINT, self._press)
+
+    def restore(self) -> None:
+        """Put Python's handler back."""
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _press(self, number: int, frame: Any) -> None:
+        self.seen = True
+        raise KeyboardInterrupt
 
 
 def report(error: Exception, flags: Flags) -> int:
