@@ -92,7 +92,9 @@ def run(arguments: Sequence[str]) -> int:
         hush()
         return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes a sentence and an exit code
-        return INTERRUPTED if interrupted.seen else report(error, flags)
+        if interrupted.seen:
+            raise KeyboardInterrupt from error
+        return report(error, flags)
     finally:
         interrupted.restore()
     return code or 0
@@ -120,7 +122,7 @@ class _Interrupted:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
-    def _press(self, number: int, frame: Any) -> None:
+    def _press(self, *_: Any) -> None:
         self.seen = True
         raise KeyboardInterrupt
 
