@@ -91,13 +91,12 @@ def run(arguments: Sequence[str]) -> int:
     except (PipeClosed, BrokenPipeError):
         hush()
         return PIPE_CLOSED
-    except Exception as error:
-        # The boundary: whatever it is becomes a sentence and an exit code.
-        if interrupted.seen:
-            raise KeyboardInterrupt from error
-        return report(error, flags)
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes a sentence and an exit code
+        code = 0 if interrupted.seen else report(error, flags)
     finally:
         interrupted.restore()
+    if interrupted.seen:
+        raise KeyboardInterrupt
     return code or 0
 
 
