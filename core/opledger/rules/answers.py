@@ -14,7 +14,7 @@ from typing import Any, Final
 from opledger.rules import evidence as e
 from opledger.rules.calls import Answer, Failure, Fate
 from opledger.rules.contract import Contract
-from opledger.rules.model import FINAL_MEANS, SUCCESS_MEANS, Action, Means, Operation, State, StoredResult
+from opledger.rules.model import FINAL_MEANS, SUCCESS_MEANS, Action, Means, Operation, State
 from opledger.rules.pages import (
     CREDENTIALS,
     WORD_LIMIT,
@@ -380,10 +380,3 @@ def read_missing_result(
         ),
         credentials,
     )
-
-
-def stored_result(
-    location: str, size: int, sha256: str, content_type: str | None, problems: tuple[str, ...]
-) -> StoredResult:
-    """Return the integrity data of a stored result."""
-    return StoredResult(location, size, sha256, content_type, validated=True, problems=problems)

@@ -385,7 +385,8 @@ KINDS: Final[Mapping[str, type[Evidence]]] = {
 _Codec = tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]
 
 
-def _result_to_data(result: StoredResult) -> dict[str, Any]:
+def result_to_data(result: StoredResult) -> dict[str, Any]:
+    """Return a stored result as JSON data."""
     items = result.items
     return {
         "location": result.location,
@@ -405,7 +406,8 @@ def _result_to_data(result: StoredResult) -> dict[str, Any]:
     }
 
 
-def _result_from_data(data: Mapping[str, Any]) -> StoredResult:
+def result_from_data(data: Mapping[str, Any]) -> StoredResult:
+    """Rebuild what `result_to_data` wrote."""
     items = data["items"]
     return StoredResult(
         location=data["location"],
@@ -420,10 +422,6 @@ def _result_from_data(data: Mapping[str, Any]) -> StoredResult:
     )
 
 
-result_to_data = _result_to_data
-result_from_data = _result_from_data
-
-
 def _codec(hint: Any) -> _Codec:
     """Return (encode, decode) for a field's type, or (None, None) where the value is JSON already."""
     if get_origin(hint) in (Union, UnionType):
@@ -434,7 +432,7 @@ def _codec(hint: Any) -> _Codec:
     if hint is timedelta:
         return (lambda value: value // timedelta(microseconds=1)), (lambda value: timedelta(microseconds=value))
     if hint is StoredResult:
-        return _result_to_data, _result_from_data
+        return result_to_data, result_from_data
     if get_origin(hint) is tuple:
         return list, tuple
     if isinstance(hint, type) and issubclass(hint, Action | Choice | Deadline | Means):

@@ -14,7 +14,6 @@ from opledger.rules.contract import Contract, Guarantees
 from opledger.rules.model import Operation
 from opledger.rules.plain import clean
 from opledger.rules.policy import Demand
-from opledger.rules.redact import redact_pointers
 from opledger.rules.shapes import Json
 
 ALIKE: Final = 0.75
@@ -144,11 +143,6 @@ def _alike(contract: Contract, alike: Alike) -> Json:
         "state": alike.operation.state.value,
         "differences": [shown(difference) for difference in alike.differences],
     }
-
-
-def body_shown(contract: Contract, body: Any) -> Any:
-    """Return a body without what the contract redacts."""
-    return redact_pointers(body, contract.safety.redact)
 
 
 def lines(document: Json) -> list[str]:

@@ -47,7 +47,7 @@ async def collect(drive: Hand, contract: Contract) -> None:
     result = contract.result
     assert result is not None
     # The provider is not asked while there is no place for what it has.
-    await asyncio.to_thread(drive.shop.results.temporary)
+    folder = await asyncio.to_thread(drive.shop.results.temporary)
     if (result.inline is not None or result.url is not None) and drive.fresh is None:
         await observe(drive, contract)  # a fresh status answer, recorded like any other
         if drive.released or drive.shop.leaving():
@@ -62,7 +62,7 @@ async def collect(drive: Hand, contract: Contract) -> None:
         drive.fresh = None
         await drive.record(e.ResultMissing(call_id=new_id("call"), why=refused.message), "call:none", release=True)
         return
-    await _download(drive, contract, request, document)
+    await _download(drive, contract, request, document, folder)
 
 
 async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> None:
@@ -81,12 +81,12 @@ async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> Non
     await drive.record(e.ResultAccepted(call_id=call_id, result=stored), f"call:{call_id}", release=True)
 
 
-async def _download(drive: Hand, contract: Contract, request: Request, document: Any) -> None:
+async def _download(drive: Hand, contract: Contract, request: Request, document: Any, folder: Path) -> None:
     hops = 0
     again = False
     while True:
         call_id = new_id("call")
-        outcome, checker = await _fetch(drive, contract, request, document)
+        outcome, checker = await _fetch(drive, contract, request, document, folder)
         onward = _redirect(drive, contract, outcome, request) if hops < MOST_HOPS else None
         if onward is not None:
             hops += 1
@@ -149,7 +149,9 @@ async def _brought_nothing(drive: Hand, contract: Contract, outcome: Outcome, re
     await drive.settle(reading, call_id, kept, release=True)
 
 
-async def _fetch(drive: Hand, contract: Contract, request: Request, document: Any) -> tuple[Outcome, Checker | None]:
+async def _fetch(
+    drive: Hand, contract: Contract, request: Request, document: Any, folder: Path
+) -> tuple[Outcome, Checker | None]:
     """Stream the result to a temporary file, renewing the lease while it lasts."""
     checkers: list[Checker] = []  # made once the headers are known: they say which checksum is to be computed
 
@@ -159,8 +161,6 @@ async def _fetch(drive: Hand, contract: Contract, request: Request, document: An
     def feed(chunk: bytes) -> None:
         checkers[0].feed(chunk)
 
-    results = drive.shop.results
-    folder = await asyncio.to_thread(results.temporary)
     await drive.fresh_lease()
     keeper = asyncio.ensure_future(_keep_lease(drive))
     transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, feed, on_head=begin))
