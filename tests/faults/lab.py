@@ -11,7 +11,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -31,6 +33,9 @@ PATIENCE: Final = 40.0
 """Seconds after which a test gives up on something that should have happened long ago."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
+_ASKING = threading.Lock()
+"""Held while any child is asked for its exit code. Starting a process asks all the others too, and the fork server tells
+each code once: of two threads that ask at the same time the second reads "unknown", which `multiprocessing` calls 255."""
 _CONTEXT.set_forkserver_preload(
     # What a worker would import only when it runs, and each of them again.
     [
@@ -54,7 +59,8 @@ class Hand:
         try:
             self._pipe, theirs = _CONTEXT.Pipe()
             self._process = _CONTEXT.Process(target=child, args=(order, theirs), daemon=True)
-            self._process.start()
+            with _ASKING:
+                self._process.start()
             theirs.close()
         finally:
             if before is None:
@@ -92,15 +98,19 @@ class Hand:
 
     def ends(self, timeout: float = PATIENCE) -> int:
         """Wait for its end and return the exit code; a negative one names the signal."""
-        self._process.join(timeout)
-        code = self._process.exitcode
+        wait([self._process.sentinel], timeout)
+        code = self._code()
         assert code is not None, f"the worker did not end: {self.tail()}"
         return code
 
     @property
     def alive(self) -> bool:
         """True while it runs (or is stopped)."""
-        return self._process.exitcode is None
+        return self._code() is None
+
+    def _code(self) -> int | None:
+        with _ASKING:
+            return self._process.exitcode
 
     def tail(self) -> str:
         """The end of its log."""
@@ -129,9 +139,12 @@ class Hand:
             return
         self._closed = True
         if self.alive:
-            self._process.kill()
-        self._process.join(PATIENCE)
-        self._process.close()
+            with _ASKING:
+                self._process.kill()
+        wait([self._process.sentinel], PATIENCE)
+        with _ASKING:
+            self._process.join(0)
+            self._process.close()
         self._pipe.close()
 
 
