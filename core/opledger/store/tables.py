@@ -80,6 +80,8 @@ class OperationRow(Base, table=True):
         _index("operation_attention", "attention_code", "created_at", where="attention_code IS NOT NULL"),
         _index("operation_state", "state", "created_at"),
         _index("operation_created", "created_at"),
+        _index("operation_contract", "contract", "created_at"),
+        _index("operation_requested", "requested_by", "created_at"),
         _index("operation_short", "short_id"),
         _index("operation_trace", "trace_id"),
     )
