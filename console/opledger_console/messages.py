@@ -1,30 +1,25 @@
-"""What threads tell the screens. Handlers own every change of what is shown."""
+"""What threads and widgets tell the screens. Handlers on the drawing loop own every change of what is shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from textual.message import Message
 
-from opledger_console.views import Detail, Snapshot
+from opledger_console.views import Overview
 
 
 @dataclass
-class SnapshotTaken(Message):
-    """The list as it stands."""
+class OverviewTaken(Message):
+    """The ledger as a whole, as it stands; the ledger can be read."""
 
-    snapshot: Snapshot
+    overview: Overview
+    changed: bool  #: somebody has written since the one before
 
     def can_replace(self, message: Message) -> bool:
-        """A newer picture replaces one that nobody has looked at yet."""
-        return isinstance(message, SnapshotTaken)
-
-
-@dataclass
-class DetailTaken(Message):
-    """One operation as it stands."""
-
-    detail: Detail
+        """A newer picture replaces one that nobody has looked at yet, unless that would hide that something changed."""
+        return isinstance(message, OverviewTaken) and (self.changed or not message.changed)
 
 
 @dataclass
@@ -34,9 +29,39 @@ class LedgerAway(Message):
     why: str
 
 
-class Chosen(Message):
-    """The cursor stands on another operation."""
+@dataclass
+class Gathered(Message):
+    """What a screen asked for, read by a thread. `question` is what was asked, so that late answers can be told."""
 
-    def __init__(self, operation_id: str | None) -> None:
-        super().__init__()
-        self.operation_id = operation_id
+    question: Any
+    found: Any
+
+
+@dataclass
+class NotGathered(Message):
+    """What a screen asked for could not be had, and why; the ledger itself can be read."""
+
+    question: Any
+    why: str
+
+
+@dataclass
+class Chosen(Message):
+    """The cursor stands on another row; None where there is none."""
+
+    operation_id: str | None
+
+
+@dataclass
+class Opened(Message):
+    """Somebody wants to see one operation: Enter, or a second click."""
+
+    operation_id: str
+    tab: str | None = None
+
+
+@dataclass
+class MoreWanted(Message):
+    """A list is near an end of what it has."""
+
+    backwards: bool

@@ -50,15 +50,28 @@ STRIP: Final[tuple[tuple[State, str], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The ledger at one moment, as far as the list shows it."""
+class WorkerView:
+    """A worker and its last sign of life."""
+
+    name: str
+    host: str
+    pid: int
+    heartbeat: datetime
+    lateness: timedelta  #: between due and sent, as the worker measured it last
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the frame of every screen says: the ledger as a whole, at one moment."""
 
     taken_at: datetime
-    operations: tuple[Operation, ...]
-    counts: Mapping[str, int]
+    counts: Mapping[str, int]  #: operations by state; with very many it may be some seconds old
     attentions: Mapping[str, int]
     paused: Mapping[str, str]
-    worker: str  #: who drives, in words
+    workers: tuple[WorkerView, ...]
+    driver: str  #: who drives, in words
+    mode: str  #: drives, watches, READ-ONLY
 
     @property
     def total(self) -> int:

@@ -196,6 +196,14 @@ def _decided(ledger: Ledger, target: Target, decision: Decision, also: Sequence[
     return decision.on(ledger, target.name, also=also, expected_version=version)
 
 
+def changed_meanwhile(ledger: Ledger, operation: str, version: int) -> str | None:
+    """Say what happened to a record since `version`; None where a decision that was bound to it still holds."""
+    op = ledger.show(operation)
+    if op.version == version or _only_read(ledger, op, version):
+        return None
+    return ledger.what_changed(op, version)
+
+
 def _only_read(ledger: Ledger, op: Operation, version: int) -> bool:
     """Tell whether a worker has merely looked at the job since, and found it where it was."""
     rows = ledger.store.queries.events(op.operation_id, version, limit=RECENT)

@@ -1,0 +1,70 @@
+"""The worker that the console starts where none is alive: a child process, so that neither can stall the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from typing import Final
+
+from opledger.config import Settings
+
+GRACE: Final = 5.0
+"""Seconds that a child gets to end by itself."""
+
+AGAIN: Final = timedelta(seconds=5)
+"""How long a worker that ended at once is left alone before the next try."""
+
+
+class ChildWorker:
+    """At most one worker process beside the console."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """What the worker is called in leases and histories; told apart by process, for two consoles on one ledger."""
+        return f"console-{os.getpid()}"
+
+    @property
+    def running(self) -> bool:
+        """True while the child runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, now: datetime) -> None:
+        """Start it, unless it runs or has just been tried."""
+        if self.running or (self._started_at is not None and now - self._started_at < AGAIN):
+            return
+        self._started_at = now
+        settings = self._settings
+        environment = {
+            **os.environ,
+            "OPLEDGER_DB": settings.database,
+            "OPLEDGER_RESULTS": settings.results,
+            "OPLEDGER_OPERATOR": settings.operator,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "opledger.cli", "worker", "--name", self.name],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Ctrl-C in the terminal is for the console, which then ends its child.
+            start_new_session=True,
+        )
+
+    def stop(self) -> None:
+        """End it; it finishes what it has begun to record, and cancels nothing."""
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,420 @@
+"""What every dialog shares: the frame, the deafness at first, the ladder, the countdown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar, Final, Literal, TypeVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Button, Input, Static
+
+from opledger.rules.model import Operation
+from opledger_console.dialogs.lines import Lines, Piece
+from opledger_console.dialogs.parts import Alternatives, Field, FieldInput, FieldName, Press
+from opledger_console.dialogs.style import CSS
+from opledger_console.text import block, line
+from opledger_console.views import GLYPHS, short_id
+
+Result = TypeVar("Result")
+Clock = Callable[[], float]
+"""Seconds on a clock that never goes back."""
+
+Phase = Literal["form", "again", "sending", "done"]
+
+DEAF: Final = 0.3
+"""For so many seconds after it opens a dialog hears nothing: what was pressed was meant for something else."""
+
+LEAST: Final = (60, 15)
+"""In a smaller window nothing can be decided: not everything could be read."""
+
+TAIL: Final = 6
+"""How many last characters of an id are typed to confirm, and shown of a fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What is still missing, in words, and the field that wants it."""
+
+    words: str
+    field: FieldName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is decided, about what; only `name` and `state` may come from outside."""
+
+    verb: str  #: our word
+    subject: str
+    name: str = ""
+    state: str = ""
+    fingerprint: str = ""
+    version: int | None = None
+
+
+def head_of(verb: str, op: Operation, fingerprint: str | None = None) -> Head:
+    """Return the head of a dialog about one operation."""
+    state = f"{GLYPHS[op.state]} {op.state.value}"
+    seen = op.request_fingerprint if fingerprint is None else fingerprint
+    return Head(verb, short_id(op.operation_id), op.contract, state, seen[-TAIL:], op.version)
+
+
+class Dialog(ModalScreen[Result]):
+    """A question with a safe answer. Hands back None where nothing is to happen.
+
+    Subclasses say what is shown (`pieces`), what is missing (`lacks`) and what is handed back (`result`). `clock` is
+    for tests; `grace` is how many seconds a decision waits, visibly, before it is handed back.
+    """
+
+    CSS = CSS
+    AUTO_FOCUS = "#keep"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back", show=False),
+        Binding("j,down", "scroll_by(1)", "down", show=False),
+        Binding("k,up", "scroll_by(-1)", "up", show=False),
+        Binding("pagedown", "page_by(1)", "page down", show=False),
+        Binding("pageup", "page_by(-1)", "page up", show=False),
+    ]
+    KEEP: ClassVar[str] = "Back"
+    CONFIRM: ClassVar[str | None] = None
+    AGAIN: ClassVar[str] = "Yes, I am sure"
+    HARMFUL: ClassVar[bool] = True
+
+    def __init__(self, *, grace: float = 0.0, clock: Clock | None = None) -> None:
+        super().__init__()
+        self._clock = clock or (lambda: asyncio.get_running_loop().time())
+        self._grace = grace
+        self._deaf_until = float("inf")
+        self._sends_at = 0.0
+        self._timer: Timer | None = None
+        self._phase: Phase = "form"
+        self._moved: str | None = None
+        self._decided: Result | None = None
+
+    # --- what a dialog says ---------------------------------------------------------------------------------
+
+    def head(self) -> Head:
+        """What is decided about what."""
+        raise NotImplementedError
+
+    def pieces(self, width: int) -> Sequence[Piece]:
+        """The content, for so many columns."""
+        raise NotImplementedError
+
+    def fields(self) -> tuple[Field, ...]:
+        """What can be typed in, in order."""
+        return ()
+
+    def offers(self, name: FieldName) -> Sequence[str]:
+        """Known values for a field; data."""
+        return ()
+
+    def extra(self) -> Iterator[Widget]:
+        """More rows between the content and the fields."""
+        yield from ()
+
+    def effect(self) -> str:
+        """What will be done, and what of it cannot be undone; our words, at most 150 characters."""
+        return ""
+
+    def lacks(self) -> Sequence[Lack]:
+        """What is missing before it can be confirmed."""
+        return ()
+
+    def second_question(self) -> str | None:
+        """Our words, where it must be confirmed twice."""
+        return None
+
+    def result(self) -> Result:
+        """What is handed back; asked for only where nothing is missing."""
+        raise NotImplementedError
+
+    # --- the frame ------------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        """Head, content, foot."""
+        with Vertical(id="dialog"):
+            yield Static("", id="head", markup=False)
+            yield Static("", id="facts", markup=False)
+            yield Lines(self._content, id="content")
+            with Vertical(id="foot"):
+                yield from self.extra()
+                for field in self.fields():
+                    with Horizontal(classes="field", id=f"row-{field.name}"):
+                        yield Static(Content(field.label), classes="label", markup=False)
+                        yield FieldInput(field, self.offers(field.name))
+                yield Static("", id="effect", markup=False)
+                yield Static("", id="missing", markup=False)
+                with Horizontal(id="buttons"):
+                    yield Press(self.KEEP, id="keep")
+                    if self.CONFIRM is not None:
+                        yield Press(self.CONFIRM, id="confirm", danger=self.HARMFUL)
+                yield Static("", id="countdown", markup=False)
+                take_back = Press("Take it back", id="take-back")
+                take_back.can_focus = False
+                yield take_back
+        yield Static("", id="small", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin deaf."""
+        self._deafen()
+        self.query_one("#small", Static).update(
+            Content(f"This window is too small to decide in: {LEAST[0]} x {LEAST[1]} at least. Esc goes back.")
+        )
+        self.show_head()
+        self.refresh_foot()
+
+    def on_screen_resume(self) -> None:
+        """Whatever was on top is gone, perhaps by a key that is still being pressed."""
+        self._deafen()
+
+    def on_screen_suspend(self) -> None:
+        """Nothing is sent while nobody sees the countdown."""
+        self.take_back()
+
+    def on_resize(self) -> None:
+        """Show a notice instead where the window is too small to read in."""
+        self.set_class(self.too_small, "-small")
+        self.set_class(self.size.height < 20, "-short")
+        if self.too_small:
+            self.take_back()
+        self.refresh_foot()
+
+    def show_head(self) -> None:
+        """Draw the two lines of the head: ids first, so that no name can push them out."""
+        head = self.head()
+        first = Text(f"{head.verb} ", no_wrap=True, overflow="ellipsis", end="")
+        first.append_text(line(head.subject, limit=60, style="bold"))
+        if head.name:
+            first.append("  ")
+            first.append_text(line(head.name, limit=80))
+        facts = Text(no_wrap=True, overflow="ellipsis", end="")
+        facts.append_text(line(head.state, limit=30))
+        if head.fingerprint:
+            facts.append("  fingerprint …")
+            facts.append_text(line(head.fingerprint, limit=TAIL * 10, style="bold"))
+        if head.version is not None:
+            facts.append(f"  version {head.version}")
+        self.query_one("#head", Static).update(first)
+        self.query_one("#facts", Static).update(facts)
+
+    def _content(self, width: int) -> Sequence[Piece]:
+        moved = () if self._moved is None else (Piece(self._moved_words(), "warn"), Piece(""))
+        self.call_after_refresh(self._fit)
+        return (*moved, *self.pieces(width))
+
+    def _fit(self) -> None:
+        """Make the dialog no higher than its content."""
+        dialog, content = self.query_one("#dialog"), self.query_one(Lines)
+        rest = dialog.outer_size.height - content.outer_size.height
+        if not self.too_small and rest > 0:
+            dialog.styles.height = min(content.count + rest, self.size.height)
+
+    def refresh_foot(self) -> None:
+        """Say what will be done and what is missing, and wake or disable the button."""
+        if not self.is_mounted:
+            return
+        lacks = [lack.words for lack in self.lacks()]
+        said = self.second_question() if self._phase == "again" else self.effect()
+        self.query_one("#effect", Static).update(Content(said or ""))
+        missing = self.query_one("#missing", Static)
+        missing.set_class(self._moved is not None, "-moved")
+        if self._moved is not None:
+            missing.update(block(self._moved_words(limit=300)))
+        else:
+            missing.update(Content(f"Missing: {'; '.join(lacks)}" if lacks else self._ready()))
+        self.set_class(self._phase == "sending", "-sending")
+        for button in self.query("#confirm").results(Press):
+            button.disabled = bool(lacks) or self._moved is not None or self.too_small
+            button.label = Content(self.AGAIN if self._phase == "again" else self.CONFIRM or "")
+        self.call_after_refresh(self._fit)
+
+    def _ready(self) -> str:
+        if self.CONFIRM is None:
+            return ""
+        wait = f" It is sent {self._grace:g} s later; Esc takes it back until then." if self._grace > 0 else ""
+        return f"Nothing is missing.{wait}"
+
+    def _moved_words(self, limit: int | None = None) -> str:
+        return line(f"changed while you were reading: {self._moved}", limit=limit).plain
+
+    # --- state ----------------------------------------------------------------------------------------------
+
+    @property
+    def deaf(self) -> bool:
+        """True as long as keys and clicks are not heard."""
+        return self._clock() < self._deaf_until
+
+    @property
+    def too_small(self) -> bool:
+        """True where the window is too small to read in."""
+        return self.size.width < LEAST[0] or self.size.height < LEAST[1]
+
+    @property
+    def sending(self) -> bool:
+        """True while the countdown runs."""
+        return self._phase == "sending"
+
+    @property
+    def holds_text(self) -> bool:
+        """True where somebody has typed something that closing would lose."""
+        return any(field.value for field in self.query(FieldInput))
+
+    def value(self, name: FieldName) -> str:
+        """What stands in a field, without spaces around it."""
+        return next((field.value.strip() for field in self.query(FieldInput) if field.field.name == name), "")
+
+    def record_moved(self, message: str) -> None:
+        """The record is not the one that is shown any more: nothing can be confirmed here again."""
+        self._moved = message
+        self.take_back()
+        if self._phase == "again":
+            self._phase = "form"
+        if self.is_mounted:
+            self.query_one(Lines).rebuild()
+            self.refresh_foot()
+            self.query_one("#keep").focus()
+
+    def _deafen(self) -> None:
+        self._deaf_until = self._clock() + DEAF
+
+    # --- keys and clicks ------------------------------------------------------------------------------------
+
+    def on_key(self, event: events.Key) -> None:
+        """Hear nothing at first. Keys come here before any binding is looked up."""
+        if self.deaf:
+            event.stop()
+            event.prevent_default()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Do what the button says."""
+        event.stop()
+        if self.deaf:
+            return
+        if event.button.id == "confirm":
+            self.confirm()
+        elif event.button.id == "take-back":
+            self.take_back()
+        elif not self.sending:
+            self.action_back()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Look again at what is missing; after a change the second question is asked anew."""
+        event.stop()
+        if self._phase == "again":
+            self._phase = "form"
+        self.refresh_foot()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Go on to the next field, and from the last one to the safe button: Enter never confirms here."""
+        event.stop()
+        shown = [field for field in self.query(FieldInput) if field.focusable]
+        after = shown[shown.index(event.input) + 1 :] if event.input in shown else []
+        (after[0] if after else self.query_one("#keep")).focus()
+
+    def on_alternatives_changed(self, event: Alternatives.Changed) -> None:
+        """Look again at what is missing."""
+        event.stop()
+        self.refresh_foot()
+
+    def action_next_field(self) -> None:
+        """Go to what is missing, or to the button that is awake now."""
+        wanted = next((lack.field for lack in self.lacks() if lack.field is not None), None)
+        confirm = next(iter(self.query("#confirm").results(Press)), None)
+        if wanted is not None:
+            self.query_one(f"#{wanted}").focus()
+        elif confirm is not None and not confirm.disabled and self.focused is not confirm:
+            confirm.focus()
+        else:
+            self.focus_next()
+
+    def action_button(self, step: int) -> None:
+        """Go to the button beside."""
+        awake = [button for button in self.query("#buttons Press").results(Press) if button.focusable]
+        if self.focused in awake:
+            awake[(awake.index(self.focused) + step) % len(awake)].focus()
+
+    def action_scroll_by(self, step: int) -> None:
+        """Scroll the content by a line, wherever the focus is."""
+        self.query_one(Lines).scroll_relative(y=step, animate=False)
+
+    def action_page_by(self, step: int) -> None:
+        """Scroll the content by a page, wherever the focus is."""
+        content = self.query_one(Lines)
+        content.scroll_relative(y=step * max(content.size.height - 1, 1), animate=False)
+
+    def action_back(self) -> None:
+        """Take back what is not sent yet, else the second question, else leave: nothing happens."""
+        if self.sending:
+            self.take_back()
+        elif self._phase == "again":
+            self._phase = "form"
+            self.refresh_foot()
+        else:
+            self._finish(None)
+
+    # --- confirming -----------------------------------------------------------------------------------------
+
+    def confirm(self) -> None:
+        """Hand the decision back, after the second question and the countdown where there are any."""
+        blocked = self.deaf or self.too_small or self._moved is not None or bool(self.lacks())
+        if blocked or self._phase not in ("form", "again"):
+            return
+        if self._phase == "form" and self.second_question() is not None:
+            self._phase = "again"
+            self._deafen()
+            self.query_one("#keep").focus()
+            self.refresh_foot()
+            return
+        decided = self.result()
+        if self._grace <= 0:
+            self._finish(decided)
+            return
+        self._phase, self._decided = "sending", decided
+        self._sends_at = self._clock() + self._grace
+        self._timer = self.set_interval(0.1, self.tick)
+        self.set_focus(None)
+        self.refresh_foot()
+        self.tick()
+
+    def tick(self) -> None:
+        """Count down, and hand the decision back at zero."""
+        if not self.sending:
+            return
+        left = self._sends_at - self._clock()
+        if left <= 0:
+            self._finish(self._decided)
+        else:
+            self.query_one("#countdown", Static).update(Content(f"Sending in {ceil(left)} s - Esc takes it back"))
+
+    def take_back(self) -> None:
+        """Return to the form, with everything that was typed; nothing has been handed back."""
+        if not self.sending:
+            return
+        self._phase, self._decided = "form", None
+        self._stop_timer()
+        self.refresh_foot()
+        self.query_one("#keep").focus()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _finish(self, decided: Result | None) -> None:
+        """Close, once: a second press of a key that is still in the queue finds nothing to do."""
+        if self._phase == "done" or not self.is_current:
+            return
+        self._phase = "done"
+        self._stop_timer()
+        self.dismiss(decided)

@@ -1,0 +1,194 @@
+"""What every screen over the ledger has in common: the frame, looking without blocking, and keys that say why not.
+
+A screen *asks* on the drawing loop (`question`), a thread *gathers* the answer from the desk, and the loop *paints* it.
+Threads touch no widget; an answer to a question that has changed meanwhile is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.worker import Worker, WorkerState
+
+from opledger.errors import OpledgerError, StoreUnavailable
+from opledger_console.desk import Desk
+from opledger_console.messages import Gathered, LedgerAway, NotGathered, OverviewTaken
+from opledger_console.views import Overview
+from opledger_console.widgets.frame import AttentionStrip, FrameLine
+from opledger_console.widgets.keys import KeysLine
+
+SMALLEST: Final = (30, 6)
+"""Below this width or height a screen only says that it is too small."""
+
+
+class LedgerScreen(Screen[None]):
+    """A screen that shows a part of the ledger and follows it."""
+
+    TITLE_WORDS: ClassVar[str] = ""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "look", "look now", show=False, id="look"),
+    ]
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self.overview: Overview | None = None
+        self.away: str | None = None
+        self._again = False
+
+    # --- what a screen says of itself ---------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        """Yield the widgets between the frame and the keys."""
+        return ()
+
+    def question(self) -> Any:
+        """Return what is to be read, as a frozen value; runs on the drawing loop. None: nothing now."""
+        return None
+
+    def gather(self, question: Any) -> Any:
+        """Read the answer from the desk; runs in a thread and touches no widget. Raises OpledgerError."""
+        raise NotImplementedError
+
+    def paint(self, question: Any, found: Any) -> None:
+        """Show an answer; runs on the drawing loop."""
+        raise NotImplementedError
+
+    def not_found(self, question: Any, why: str) -> None:  # noqa: ARG002 - for screens that care which
+        """Say why a question has no answer."""
+        self.say(why, severity="warning")
+
+    def stays(self, question: Any) -> bool:
+        """Tell whether an answer to this question is still wanted."""
+        return bool(question == self.question())
+
+    def why_not(self, action: str) -> str | None:
+        """Return why an action cannot be had now, in words; None where it can."""
+        return None
+
+    # --- the common part ----------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        """The frame, what the screen is about, the keys."""
+        yield FrameLine(self.desk.where, self.desk.settings.operator)
+        yield AttentionStrip(markup=False)
+        yield from self.body()
+        yield KeysLine()
+
+    def on_mount(self) -> None:
+        """Look at once."""
+        self._draw_frame()
+        self.action_look()
+
+    def on_screen_resume(self) -> None:
+        """Look again when the screen comes back: it did not follow while it was covered."""
+        self._draw_frame()
+        self.action_look()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say so where there is no room."""
+        width, height = event.size
+        self.set_class(width < SMALLEST[0] or height < SMALLEST[1], "-too-small")
+
+    def say(self, words: str, *, severity: Any = "information", timeout: float = 8.0) -> None:
+        """Show a notice; whatever stands in it is shown as it is."""
+        from opledger_console.text import block
+
+        self.notify(block(words).plain, markup=False, severity=severity, timeout=timeout)
+
+    def action_look(self) -> None:
+        """Ask for a new picture; one that is under way is enough, and is followed by another."""
+        question = self.question()
+        if question is None:
+            return
+        if any(worker.group == "look" and worker.is_running for worker in self.workers):
+            self._again = True
+            return
+        self._again = False
+        self._look(question)
+
+    @work(thread=True, group="look", exit_on_error=False)
+    def _look(self, question: Any) -> None:
+        self.read_for(question)
+
+    def read_for(self, question: Any) -> None:
+        """Gather an answer in this thread and post it; for screens that ask on the side, too."""
+        try:
+            self.post_message(Gathered(question, self.gather(question)))
+        except StoreUnavailable as error:
+            self.post_message(LedgerAway(error.message))
+        except OpledgerError as error:
+            self.post_message(NotGathered(question, error.message))
+
+    @on(Gathered)
+    def _gathered(self, message: Gathered) -> None:
+        if self.stays(message.question):
+            self.paint(message.question, message.found)
+            self.refresh_bindings()
+        else:
+            self._again = True
+
+    @on(NotGathered)
+    def _not_gathered(self, message: NotGathered) -> None:
+        if self.stays(message.question):
+            self.not_found(message.question, message.why)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Look again if somebody asked meanwhile; say so where a thread met what nobody expected."""
+        if event.state is WorkerState.ERROR:
+            # Only its kind: the text of an unexpected error may hold what no screen may show.
+            self.say(
+                f"reading failed unexpectedly ({type(event.worker.error).__name__}); what you see may be old",
+                severity="error",
+            )
+        if event.worker.group == "look" and event.worker.is_finished and self._again and self.is_current:
+            self.call_later(self.action_look)
+
+    @on(OverviewTaken)
+    def take_overview(self, message: OverviewTaken) -> None:
+        """Draw the frame, and look again where something changed."""
+        came_back = self.away is not None
+        self.overview, self.away = message.overview, None
+        self._draw_frame()
+        if message.changed or came_back:
+            self.action_look()
+        else:
+            self.tick()
+
+    def tick(self) -> None:
+        """Move countdowns on; called about once a second while nothing changes."""
+
+    @on(LedgerAway)
+    def take_loss(self, message: LedgerAway) -> None:
+        """Leave the last picture standing, grey, with the time it was true."""
+        self.away = message.why
+        self._draw_frame()
+
+    def _draw_frame(self) -> None:
+        self.query_one(FrameLine).show(self.TITLE_WORDS, self.overview, self.away)
+        if self.overview is not None:
+            self.query_one(AttentionStrip).show(self.overview)
+        self.set_class(self.away is not None, "-away")
+        self.refresh_bindings()
+
+    # --- keys that are off --------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Switch a key off (and dim it) where its action cannot be had."""
+        return True if self.why_not(action) is None else None
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why a key that is off does nothing."""
+        active = self.active_bindings.get(event.key)
+        if active is not None and not active.enabled and active.node is self:
+            event.stop()
+            why = self.why_not(active.binding.action)
+            if why is not None:
+                self.say(why, severity="warning")
