@@ -25,12 +25,14 @@ from opledger.errors import Refused
 from opledger.rules.journal import Row
 from opledger.rules.model import Operation
 from opledger.store import encoding, rows
+from opledger.store import tail as tails
 from opledger.store.directory import OPEN_STATES, open_counts
 from opledger.store.encoding import storable
 from opledger.store.engine import Database
 from opledger.store.recording import records, unknown
 from opledger.store.statements import Tongue, Tx
 from opledger.store.tables import EVENT, OPERATION
+from opledger.store.tail import Mark, Tail
 from opledger.store.values import Filter, Page
 
 o: Final = OPERATION.c
@@ -163,6 +165,17 @@ class Queries:
     def open_by_contract(self) -> dict[str, int]:
         """How many operations of each contract have not ended."""
         return dict(self._database.read(lambda tx: tx.all(open_counts, states=tx.tongue.several(OPEN_STATES))))
+
+    def tail(self, after: Mark | None = None, *, limit: int = 500) -> Tail:
+        """The events of all operations that came after a mark; without one, the newest. Oldest first.
+
+        Where more than `limit` came, the newest of them, and `missed` is set.
+        """
+        return tails.tail(self._database, after, limit)
+
+    def earlier(self, before: Mark, *, limit: int = 500) -> Tail:
+        """The last events before a mark (`Tail.start`), oldest first; none at the beginning of the journal."""
+        return tails.earlier(self._database, before, limit)
 
 
 def _some_ids(tx: Tx, *, after: str, most: int) -> list[str]:
