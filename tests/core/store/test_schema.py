@@ -43,7 +43,12 @@ def test_the_migrations_make_the_tables_that_the_code_uses(database_url: str) ->
     url = database_url.replace("postgresql://", "postgresql+psycopg://")
     engine = create_engine(url)
     with engine.connect() as connection:
-        options = {"compare_type": True, "version_table": schema.VERSION_TABLE}
+        dialect = engine.dialect.name
+
+        def is_here(_: Any, name: str | None, kind: str, *__: Any) -> bool:
+            return (kind, name) != ("index", "event_at") or dialect == "postgresql"
+
+        options = {"compare_type": True, "version_table": schema.VERSION_TABLE, "include_object": is_here}
         assert compare_metadata(MigrationContext.configure(connection, opts=options), METADATA) == []
     engine.dispose()
 
