@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -22,18 +22,21 @@ from sqlalchemy import (
 )
 
 from opledger.errors import Refused
+from opledger.rules.filters import Wanted
 from opledger.rules.journal import Row
 from opledger.rules.model import Operation
-from opledger.store import encoding, rows
+from opledger.store import encoding, finding, rows
 from opledger.store import tail as tails
 from opledger.store.directory import OPEN_STATES, open_counts
 from opledger.store.encoding import storable
 from opledger.store.engine import Database
+from opledger.store.finding import Found
+from opledger.store.listing import Search, place_of
 from opledger.store.recording import records, unknown
 from opledger.store.statements import Tongue, Tx
 from opledger.store.tables import EVENT, OPERATION
 from opledger.store.tail import Mark, Tail
-from opledger.store.values import Filter, Page
+from opledger.store.values import Filter, Page, Place, Sort, Window
 
 o: Final = OPERATION.c
 SUFFIX: Final = 8
@@ -154,6 +157,64 @@ class Queries:
         shown = tuple(found[:limit])
         return Page(shown, (shown[-1].created_at, shown[-1].operation_id) if more and shown else None)
 
+    def window(
+        self,
+        wanted: Wanted,
+        sort: Sort,
+        *,
+        now: datetime,
+        start: Place | None = None,
+        backwards: bool = False,
+        limit: int = 200,
+    ) -> Window:
+        """The operations that come after the place `start` in a sort (or at its beginning), in the order of the sort.
+
+        With `backwards`, those that come right before it. `now` is the moment from which ages and waits are counted.
+        """
+
+        def work(tx: Tx) -> Window:
+            ids, since = Search(tx, wanted, now).ids(sort, start=start, backwards=backwards, most=limit + 1)
+            shown = ids[:limit]
+            if backwards:
+                shown.reverse()
+            found = {row[0]: row for row in tx.all(records, ids=tx.tongue.several(shown))}
+            operations = tuple(rows.from_row(found[operation_id]) for operation_id in shown)
+            searched_to = None if since is None else encoding.from_micros(since)
+            return Window(operations, len(ids) > limit, searched_to)
+
+        return self._database.read(work, snapshot=True)
+
+    def key_of(self, operation: Operation, sort: Sort) -> Place:
+        """Where an operation stands in a sort; fit for `window` and `newer`.
+
+        Raises Refused for an operation that the sort leaves out.
+        """
+        place = place_of(operation, sort)
+        if place is None:
+            raise Refused(f"{operation.operation_id} has no place in a list sorted by {sort}; sort it by newest")
+        return place
+
+    def newer(self, wanted: Wanted, sort: Sort, key: Place, *, now: datetime, most: int = 1000) -> int:
+        """How many operations stand before a place; counted up to `most`."""
+
+        def work(tx: Tx) -> int:
+            return len(Search(tx, wanted, now).ids(sort, start=key, backwards=True, most=most)[0])
+
+        return self._database.read(work, snapshot=True)
+
+    def count(self, wanted: Wanted, *, now: datetime, most: int = 100_001) -> int:
+        """How many operations a filter finds; counted up to `most`.
+
+        Where a window would say `searched_to`, only what was made since is counted.
+        """
+        return self._database.read(lambda tx: Search(tx, wanted, now).count(most), snapshot=True)
+
+    def ids(self, wanted: Wanted, *, now: datetime, most: int) -> tuple[str, ...]:
+        """The ids of the newest operations that a filter finds, at most so many: a set that no longer changes."""
+        return self._database.read(
+            lambda tx: tuple(Search(tx, wanted, now).ids(Sort.NEWEST, most=most)[0]), snapshot=True
+        )
+
     def counts(self) -> dict[str, int]:
         """How many operations are in each state (states without any are left out)."""
         return dict(self._database.read(lambda tx: tx.all(_states)))
@@ -176,6 +237,23 @@ class Queries:
     def earlier(self, before: Mark, *, limit: int = 500) -> Tail:
         """The last events before a mark (`Tail.start`), oldest first; none at the beginning of the journal."""
         return tails.earlier(self._database, before, limit)
+
+    def find_all(
+        self,
+        text: str,
+        *,
+        most: int = 50,
+        told: Callable[[int, int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Found:
+        """The operations that a text may mean, each with what it is there, the newest first where it was a search.
+
+        An operation id (whole, or its beginning or end), a remote job id, a trace id, an idempotency token: by an
+        index. Where that finds nothing everything is gone through: fingerprints (whole, or their last six digits or
+        more), provider request ids and earlier job ids in the journal. `told` hears how many operations of how many
+        were gone through; `stop` is asked between slices.
+        """
+        return finding.find_all(self._database, text, most=most, told=told, stop=stop)
 
 
 def _some_ids(tx: Tx, *, after: str, most: int) -> list[str]:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import ClassVar
 
 from opledger.errors import OpledgerError, Refused
@@ -198,3 +199,29 @@ class Page:
 
     operations: tuple[Operation, ...]
     after: tuple[datetime, str] | None
+
+
+class Sort(StrEnum):
+    """In which order operations are shown."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    DEADLINE = "deadline"  #: nearest deadline first; those without one do not come at all
+    NEXT = "next"  #: nearest next action first; those without one do not come at all
+    STATE = "state"  #: by state, the newest of each first
+
+
+Place = tuple[int | str, ...]
+"""Where a row stands in a sort: the values it is sorted by (times in microseconds), the id last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some operations in the order of a sort. `more`: others lie beyond, in the direction that was asked for.
+
+    `searched_to`: only operations made at that time or later were looked at; None: all were.
+    """
+
+    operations: tuple[Operation, ...]
+    more: bool
+    searched_to: datetime | None = None
