@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar, Final, Literal, TypeVar
@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widget import Widget
@@ -22,7 +23,6 @@ from textual.widgets import Button, Input, Static
 from opledger.rules.model import Operation
 from opledger_console.dialogs.lines import Lines, Piece
 from opledger_console.dialogs.parts import Alternatives, Field, FieldInput, FieldName, Press
-from opledger_console.dialogs.style import CSS
 from opledger_console.text import block, line
 from opledger_console.views import GLYPHS, short_id
 
@@ -69,6 +69,17 @@ def head_of(verb: str, op: Operation, fingerprint: str | None = None) -> Head:
     return Head(verb, short_id(op.operation_id), op.contract, state, seen[-TAIL:], op.version)
 
 
+class Foot(Vertical):
+    """What stands below the content; tells its dialog when it has grown."""
+
+    class Grown(Message):
+        """It has another height."""
+
+    def on_resize(self) -> None:
+        """Tell."""
+        self.post_message(self.Grown())
+
+
 class Dialog(ModalScreen[Result]):
     """A question with a safe answer. Hands back None where nothing is to happen.
 
@@ -76,7 +87,7 @@ class Dialog(ModalScreen[Result]):
     for tests; `grace` is how many seconds a decision waits, visibly, before it is handed back.
     """
 
-    CSS = CSS
+    CSS_PATH = "../dialogs.tcss"
     AUTO_FOCUS = "#keep"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back", show=False),
@@ -85,10 +96,10 @@ class Dialog(ModalScreen[Result]):
         Binding("pagedown", "page_by(1)", "page down", show=False),
         Binding("pageup", "page_by(-1)", "page up", show=False),
     ]
-    KEEP: ClassVar[str] = "Back"
-    CONFIRM: ClassVar[str | None] = None
-    AGAIN: ClassVar[str] = "Yes, I am sure"
-    HARMFUL: ClassVar[bool] = True
+    keep_word: str = "Back"
+    confirm_word: str | None = None
+    again_word: str = "Yes, I am sure"
+    harmful: bool = True
 
     def __init__(self, *, grace: float = 0.0, clock: Clock | None = None) -> None:
         super().__init__()
@@ -107,17 +118,21 @@ class Dialog(ModalScreen[Result]):
         """What is decided about what."""
         raise NotImplementedError
 
-    def pieces(self, width: int) -> Sequence[Piece]:
-        """The content, for so many columns."""
+    def pieces(self) -> Sequence[Piece]:
+        """The content."""
         raise NotImplementedError
+
+    def pieces_for(self, width: int) -> Sequence[Piece]:  # noqa: ARG002 - most content is the same at every width
+        """The content for so many columns."""
+        return self.pieces()
 
     def fields(self) -> tuple[Field, ...]:
         """What can be typed in, in order."""
         return ()
 
-    def offers(self, name: FieldName) -> Sequence[str]:
-        """Known values for a field; data."""
-        return ()
+    def offers(self) -> Mapping[FieldName, Sequence[str]]:
+        """Known values for fields; data."""
+        return {}
 
     def extra(self) -> Iterator[Widget]:
         """More rows between the content and the fields."""
@@ -147,18 +162,18 @@ class Dialog(ModalScreen[Result]):
             yield Static("", id="head", markup=False)
             yield Static("", id="facts", markup=False)
             yield Lines(self._content, id="content")
-            with Vertical(id="foot"):
+            with Foot(id="foot"):
                 yield from self.extra()
                 for field in self.fields():
                     with Horizontal(classes="field", id=f"row-{field.name}"):
                         yield Static(Content(field.label), classes="label", markup=False)
-                        yield FieldInput(field, self.offers(field.name))
+                        yield FieldInput(field, self.offers().get(field.name, ()))
                 yield Static("", id="effect", markup=False)
                 yield Static("", id="missing", markup=False)
                 with Horizontal(id="buttons"):
-                    yield Press(self.KEEP, id="keep")
-                    if self.CONFIRM is not None:
-                        yield Press(self.CONFIRM, id="confirm", danger=self.HARMFUL)
+                    yield Press(self.keep_word, id="keep")
+                    if self.confirm_word is not None:
+                        yield Press(self.confirm_word, id="confirm", danger=self.harmful)
                 yield Static("", id="countdown", markup=False)
                 take_back = Press("Take it back", id="take-back")
                 take_back.can_focus = False
@@ -181,6 +196,11 @@ class Dialog(ModalScreen[Result]):
     def on_screen_suspend(self) -> None:
         """Nothing is sent while nobody sees the countdown."""
         self.take_back()
+
+    def on_foot_grown(self, event: Foot.Grown) -> None:
+        """Make room for it."""
+        event.stop()
+        self._fit()
 
     def on_resize(self) -> None:
         """Show a notice instead where the window is too small to read in."""
@@ -207,18 +227,21 @@ class Dialog(ModalScreen[Result]):
             facts.append(f"  version {head.version}")
         self.query_one("#head", Static).update(first)
         self.query_one("#facts", Static).update(facts)
+        self.query_one("#facts", Static).display = bool(facts)
 
     def _content(self, width: int) -> Sequence[Piece]:
         moved = () if self._moved is None else (Piece(self._moved_words(), "warn"), Piece(""))
         self.call_after_refresh(self._fit)
-        return (*moved, *self.pieces(width))
+        return (*moved, *self.pieces_for(width))
 
     def _fit(self) -> None:
-        """Make the dialog no higher than its content."""
-        dialog, content = self.query_one("#dialog"), self.query_one(Lines)
-        rest = dialog.outer_size.height - content.outer_size.height
-        if not self.too_small and rest > 0:
-            dialog.styles.height = min(content.count + rest, self.size.height)
+        """Make the dialog no higher than its content, and never so low that the foot is cut."""
+        dialog, foot = self.query_one("#dialog"), self.query_one("#foot").outer_size.height
+        if foot and not self.too_small:
+            heads = 1 + bool(self.query_one("#facts").display)
+            frame = dialog.gutter.height
+            wanted = max(self.query_one(Lines).count, 1) + heads + foot + frame
+            dialog.styles.height = min(wanted, self.size.height)
 
     def refresh_foot(self) -> None:
         """Say what will be done and what is missing, and wake or disable the button."""
@@ -226,21 +249,27 @@ class Dialog(ModalScreen[Result]):
             return
         lacks = [lack.words for lack in self.lacks()]
         said = self.second_question() if self._phase == "again" else self.effect()
-        self.query_one("#effect", Static).update(Content(said or ""))
+        effect = self.query_one("#effect", Static)
+        effect.update(Content(said or ""))
+        effect.display = bool(said)
         missing = self.query_one("#missing", Static)
         missing.set_class(self._moved is not None, "-moved")
+        missing.set_class(not lacks, "-ready")
+        words = ""
         if self._moved is not None:
             missing.update(block(self._moved_words(limit=300)))
         else:
-            missing.update(Content(f"Missing: {'; '.join(lacks)}" if lacks else self._ready()))
+            words = f"Missing: {'; '.join(lacks)}" if lacks else self._ready()
+            missing.update(Content(words))
+        missing.display = self._moved is not None or bool(words)
         self.set_class(self._phase == "sending", "-sending")
         for button in self.query("#confirm").results(Press):
             button.disabled = bool(lacks) or self._moved is not None or self.too_small
-            button.label = Content(self.AGAIN if self._phase == "again" else self.CONFIRM or "")
+            button.label = Content(self.again_word if self._phase == "again" else self.confirm_word or "")
         self.call_after_refresh(self._fit)
 
     def _ready(self) -> str:
-        if self.CONFIRM is None:
+        if self.confirm_word is None or not self.fields():
             return ""
         wait = f" It is sent {self._grace:g} s later; Esc takes it back until then." if self._grace > 0 else ""
         return f"Nothing is missing.{wait}"
@@ -318,7 +347,7 @@ class Dialog(ModalScreen[Result]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Go on to the next field, and from the last one to the safe button: Enter never confirms here."""
         event.stop()
-        shown = [field for field in self.query(FieldInput) if field.focusable]
+        shown = [widget for widget in self.focus_chain if isinstance(widget, FieldInput)]
         after = shown[shown.index(event.input) + 1 :] if event.input in shown else []
         (after[0] if after else self.query_one("#keep")).focus()
 
@@ -340,7 +369,7 @@ class Dialog(ModalScreen[Result]):
 
     def action_button(self, step: int) -> None:
         """Go to the button beside."""
-        awake = [button for button in self.query("#buttons Press").results(Press) if button.focusable]
+        awake = [widget for widget in self.focus_chain if isinstance(widget, Press)]
         if self.focused in awake:
             awake[(awake.index(self.focused) + step) % len(awake)].focus()
 

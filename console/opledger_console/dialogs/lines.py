@@ -6,7 +6,7 @@ text can pass for one of our own headings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -21,9 +21,14 @@ from textual.strip import Strip
 
 from opledger_console.text import block, fitted
 
-Kind = Literal["text", "head", "data", "plus", "minus", "warn", "dim"]
+Kind = Literal["text", "head", "data", "said", "plus", "minus", "differs", "warn", "dim"]
 
-BAR: Final = "│ "
+MARGINS: Final[Mapping[Kind, str]] = {"data": "│ ", "said": "│ ", "differs": "≠ ", "plus": "+ ", "minus": "- "}
+"""What stands in front of every line of outside text, also of a wrapped one."""
+
+_EXACT: Final = frozenset({"data", "differs", "plus", "minus"})
+"""Cut where the line is full: in these every space counts."""
+
 LEAST: Final = 8
 """Narrower than this nothing is wrapped."""
 
@@ -59,6 +64,7 @@ class Lines(ScrollView, can_focus=True):
     Lines > .lines--data { color: $foreground; }
     Lines > .lines--plus { color: $text-success; }
     Lines > .lines--minus { color: $text-error; }
+    Lines > .lines--differs { color: $text-warning; text-style: bold; }
     Lines > .lines--warn { color: $text-warning; text-style: bold; }
     Lines > .lines--dim { color: $text-muted; }
     """
@@ -70,7 +76,8 @@ class Lines(ScrollView, can_focus=True):
         Binding("space", "page_down", "page down", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "lines--text", "lines--head", "lines--data", "lines--plus", "lines--minus", "lines--warn", "lines--dim",
+        "lines--text", "lines--head", "lines--data", "lines--said", "lines--plus", "lines--minus", "lines--differs",
+        "lines--warn", "lines--dim",
     }  # fmt: skip
 
     class Picked(Message):
@@ -135,10 +142,10 @@ def _wrapped(piece: Piece, width: int) -> Iterator[_Line]:
 
 
 def _texts(piece: Piece, width: int) -> Iterator[str]:
-    margin = " " * piece.indent + (BAR if piece.kind == "data" else "")
+    margin = " " * piece.indent + MARGINS.get(piece.kind, "")
     room = max(width - len(margin), LEAST)
     for line in block(piece.text).plain.split("\n"):
-        for text in chop_cells(line, room) if piece.kind == "data" else _words(line, room):
+        for text in chop_cells(line, room) if piece.kind in _EXACT else _words(line, room):
             yield margin + text
         if not line:
             yield margin
