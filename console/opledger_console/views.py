@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from opledger.rules.explain import Explanation, waits_for_person
@@ -112,6 +113,33 @@ def span(length: timedelta) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an operations list shows, as people type it: a filter and an order."""
+
+    text: str = ""
+    sort: str = "newest"
+
+
+class TimeStyle(StrEnum):
+    """How points in time are written."""
+
+    RELATIVE = "relative"  #: how long ago
+    UTC = "UTC"
+    LOCAL = "local"  #: in the zone of this machine
+
+
+def stamp(at: datetime, now: datetime, style: TimeStyle) -> str:
+    """Return a point in time in at most eight characters; a date where it was not today.
+
+    A time that lies ahead although it cannot is written as now, with a mark: the clocks of two machines differ.
+    """
+    if style is TimeStyle.RELATIVE:
+        return span(now - at) if at <= now + timedelta(seconds=2) else "0s!"
+    shown, today = (at, now) if style is TimeStyle.UTC else (at.astimezone(), now.astimezone())
+    return f"{shown:%H:%M:%S}" if shown.date() == today.date() else f"{shown:%d%b%H:%M}"[:8]
 
 
 def next_words(op: Operation, now: datetime) -> str:

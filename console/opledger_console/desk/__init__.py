@@ -17,6 +17,7 @@ from opledger.errors import Refused
 from opledger.ledger import Ledger
 from opledger.ledger.health import ALIVE
 from opledger_console.desk.child import ChildWorker
+from opledger_console.desk.prefs import Memory
 from opledger_console.views import Overview, WorkerView
 
 SPARING: Final = 20
@@ -26,7 +27,7 @@ SPARING: Final = 20
 class Desk:
     """One open ledger, and at most one worker process beside it. Safe to use from several threads."""
 
-    def __init__(self, settings: Settings, *, read_only: bool, drive: bool) -> None:
+    def __init__(self, settings: Settings, *, read_only: bool, drive: bool, memory: Memory | None = None) -> None:
         self.settings = settings
         self.read_only = read_only
         self.drives = drive and not read_only
@@ -34,6 +35,7 @@ class Desk:
         self._ledger: Ledger | None = None
         self._opening = threading.Lock()
         self._child = ChildWorker(settings)
+        self.memory = memory or Memory()
         self._counts: dict[str, int] = {}
         self._count_again = 0.0
 

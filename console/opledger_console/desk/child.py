@@ -47,7 +47,7 @@ class ChildWorker:
             "OPLEDGER_RESULTS": settings.results,
             "OPLEDGER_OPERATOR": settings.operator,
         }
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - our own worker, and no shell
             [sys.executable, "-m", "opledger.cli", "worker", "--name", self.name],
             env=environment,
             stdin=subprocess.DEVNULL,

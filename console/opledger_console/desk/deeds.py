@@ -6,13 +6,14 @@ the operation and the version that was looked at; where only a worker looked at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from opledger.errors import OpledgerError, Refused
 from opledger.ledger.bulk import Decision, Outcome, Prospect, Target, carry_out, changed_meanwhile, preview
+from opledger.ledger.bulk import Verb as BulkVerb
 from opledger.ledger.reviewing import sharing
 from opledger.rules.choices import Option
 from opledger.rules.guarantees import guarantees
@@ -116,7 +117,7 @@ def moved(desk: Desk, operation_id: str, version: int) -> str | None:
 
 # --- the deed ----------------------------------------------------------------------------------------------------
 
-_BULK: Final = frozenset({"approve", "reject", "cancel", "resolve"})
+_BULK: Final[Mapping[str, BulkVerb]] = {verb: verb for verb in ("approve", "reject", "cancel", "resolve")}
 
 
 def carry_out_one(desk: Desk, verdict: Verdict) -> Deed:
@@ -155,7 +156,7 @@ def _decide(desk: Desk, verdict: Verdict) -> Deed:
         if op.request_fingerprint != verdict.fingerprint:
             return Deed(verdict, False, f"{short_id(verdict.subject)} is not the request that you looked at")
     decision = Decision(
-        verb=verdict.verb,  # type: ignore[arg-type] - `_BULK` are the verbs of a decision
+        verb=_BULK[verdict.verb],
         reason=verdict.reason,
         effect=verdict.effect,
         choice=verdict.choice or "",
@@ -199,7 +200,7 @@ def prospects(desk: Desk, operation_ids: Sequence[str], verb: Any) -> list[Prosp
 
 
 def carry_out_many(
-    desk: Desk, targets: Sequence[tuple[str, int]], verb: Any, reason: str, told: Callable[[int], None]
+    desk: Desk, targets: Sequence[tuple[str, int | None]], verb: Any, reason: str, told: Callable[[int], None]
 ) -> list[Outcome]:
     """Decide many, one by one; each has its own outcome. `told` hears how many are done. Raises StoreUnavailable.
 

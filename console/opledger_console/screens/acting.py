@@ -21,8 +21,9 @@ from opledger.rules.model import TERMINAL, Operation, State
 from opledger_console.desk import Desk, deeds
 from opledger_console.dialogs.acknowledge import AcknowledgeDialog
 from opledger_console.dialogs.approve import ApproveDialog
-from opledger_console.dialogs.base import DecisionDialog
 from opledger_console.dialogs.cancel import CancelDialog, CancelSheet
+from opledger_console.dialogs.copymenu import CopyMenu
+from opledger_console.dialogs.deciding import Deciding
 from opledger_console.dialogs.note import NoteDialog
 from opledger_console.dialogs.panel import TextPanel
 from opledger_console.dialogs.reject import RejectDialog
@@ -36,8 +37,12 @@ GRACE = 5.0
 """Seconds between the last key and the record, in which an approval or a cancellation can be taken back."""
 
 
-Make = Callable[[], DecisionDialog]
+Make = Callable[[], Deciding]
 """Makes a dialog from what was read; called on the drawing loop, where widgets are made."""
+
+
+CLIPBOARD = 50_000
+"""Characters that are sent to a terminal's clipboard at most; several terminals cut at 74,994 bytes of base64."""
 
 
 @dataclass
@@ -77,6 +82,23 @@ class Moved(Message):
     words: str
 
 
+def values_of(op: Operation) -> tuple[tuple[str, str], ...]:
+    """Return what of an operation people copy, each with its name."""
+    from opledger.rules import jsontext, shapes
+
+    found = [
+        ("operation id", op.operation_id),
+        ("short id", short_id(op.operation_id)),
+        ("remote job id", op.remote_job_id),
+        ("trace id", op.trace_id),
+        ("idempotency token", op.idempotency_token),
+        ("fingerprint", op.request_fingerprint),
+        ("command that explains it", f"opledger explain {op.operation_id}"),
+        ("record as JSON", jsontext.dumps_inert(shapes.record(op), indent=2)),
+    ]
+    return tuple((name, value) for name, value in found if value)
+
+
 class ActingScreen(LedgerScreen):
     """A screen with one operation in focus about which people decide."""
 
@@ -90,12 +112,13 @@ class ActingScreen(LedgerScreen):
         Binding("n", "note", "note", id="note", show=False),
         Binding("p", "poll", "poll now", id="poll", show=False),
         Binding("e", "packet", "packet", id="packet", show=False),
+        Binding("c", "copy", "copy", id="copy", show=False),
     ]
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._busy = False
-        self._dialog: DecisionDialog | None = None
+        self.busy = False
+        self._dialog: Deciding | None = None
         self._about: tuple[str, int] | None = None
 
     def subject(self) -> Operation | None:
@@ -111,6 +134,8 @@ class ActingScreen(LedgerScreen):
         op = self.subject()
         if op is None:
             return "there is no operation here"
+        if action == "copy":
+            return None
         if action == "packet":
             return None if self.away is None else "the database is away"
         if self.desk.read_only:
@@ -174,16 +199,34 @@ class ActingScreen(LedgerScreen):
 
     @on(PacketReady)
     def _show_packet(self, message: PacketReady) -> None:
-        name = short_id(message.operation_id)
-        self.app.push_screen(TextPanel(f"packet of {name}", message.words, save_as=f"opledger-packet-{name}.md"))
+        self.app.push_screen(TextPanel("PACKET", message.words, about=short_id(message.operation_id)))
+
+    def action_copy(self) -> None:
+        """Choose what goes to the terminal's clipboard."""
+        op = self.subject()
+        if op is not None:
+            self.app.push_screen(CopyMenu(values_of(op)), self._copy)
+
+    def _copy(self, value: str | None) -> None:
+        if value is None:
+            return
+        if len(value) > CLIPBOARD:
+            self.say(
+                f"{len(value):,} characters are more than terminals take ({CLIPBOARD:,}); "
+                "opledger show --json prints the record, opledger packet --out saves the packet",
+                severity="warning",
+            )
+            return
+        self.app.copy_to_clipboard(value)
+        self.say(f"sent to the terminal: {len(value):,} characters (tmux takes them with set-clipboard on)")
 
     # --- from key to dialog -------------------------------------------------------------------------------------
 
     def _open(self, read: Callable[[Desk, Operation], Make]) -> None:
         op = self.subject()
-        if op is None or self._busy or self._dialog is not None:
+        if op is None or self.busy or self._dialog is not None:
             return
-        self._busy = True
+        self.busy = True
         self._read_sheet(op, read)
 
     @work(thread=True, group="sheet", exit_on_error=False)
@@ -200,7 +243,7 @@ class ActingScreen(LedgerScreen):
 
     @on(SheetReady)
     def _show_dialog(self, message: SheetReady) -> None:
-        self._busy = False
+        self.busy = False
         if not self.is_current:
             return  # somebody has gone elsewhere meanwhile
         dialog = message.make()
@@ -209,7 +252,7 @@ class ActingScreen(LedgerScreen):
 
     @on(SheetRefused)
     def _no_dialog(self, message: SheetRefused) -> None:
-        self._busy = False
+        self.busy = False
         self.say(message.why, severity="warning")
 
     def _decided(self, verdict: Verdict | None) -> None:
@@ -237,7 +280,7 @@ class ActingScreen(LedgerScreen):
         if deed.done:
             self.say(deed.words)
         else:
-            self.app.push_screen(TextPanel("nothing was done", deed.words))
+            self.app.push_screen(TextPanel("NOTHING WAS DONE", deed.words, about=short_id(deed.verdict.subject)))
         self.action_look()
 
     # --- while a dialog is open ---------------------------------------------------------------------------------
@@ -263,7 +306,7 @@ class ActingScreen(LedgerScreen):
 
 
 _ACTIONS = frozenset(
-    {"approve", "reject", "cancel", "reconcile", "resolve", "acknowledge", "note", "poll", "packet"}
+    {"approve", "reject", "cancel", "reconcile", "resolve", "acknowledge", "note", "poll", "packet", "copy"}
 )
 _READABLE = frozenset(
     {
@@ -335,4 +378,3 @@ def _cancel_sheet(desk: Desk, op: Operation) -> Make:
 def _resolve_sheet(desk: Desk, op: Operation) -> Make:
     facts = deeds.choices_of(desk, op.operation_id)
     return partial(ResolveDialog, facts.operation, facts.options, facts.answers, desk.now())
-

@@ -69,7 +69,7 @@ class LedgerScreen(Screen[None]):
         """Tell whether an answer to this question is still wanted."""
         return bool(question == self.question())
 
-    def why_not(self, action: str) -> str | None:
+    def why_not(self, action: str) -> str | None:  # noqa: ARG002 - for screens that switch keys off
         """Return why an action cannot be had now, in words; None where it can."""
         return None
 

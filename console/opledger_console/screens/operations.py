@@ -1,135 +1,508 @@
-"""The operations screen: the newest operations, live, and the one under the cursor explained."""
+"""The operations screen: every operation of the ledger as a live list, with filter, order, views, marks and bulk."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 from textual import on, work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.message import Message
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Static
 
-from opledger.errors import OpledgerError
+from opledger.errors import OpledgerError, StoreUnavailable
+from opledger.rules.filters import FilterWrong, Wanted, matches, parse
 from opledger.rules.model import Operation
-from opledger_console.desk import SHOWN, Desk
-from opledger_console.messages import Chosen, DetailTaken, LedgerAway, SnapshotTaken
+from opledger.store.values import Sort
+from opledger_console import columns
+from opledger_console.desk import Desk
+from opledger_console.desk import operations as reading
+from opledger_console.messages import Chosen, LedgerAway, MoreWanted
+from opledger_console.screens.bulk import BulkScreen
 from opledger_console.text import block
-from opledger_console.views import Snapshot
+from opledger_console.views import Detail, Look, TimeStyle
 from opledger_console.widgets.detail import DetailPane
-from opledger_console.widgets.frame import AttentionStrip, FrameLine
+from opledger_console.widgets.filterbar import FilterBar
 from opledger_console.widgets.table import OperationsTable
 
-EVERY = 0.5
-"""Seconds between two looks at the ledger."""
+RESTING: Final = 0.12
+"""Seconds that the cursor rests on an operation before it is explained below the list."""
+
+_WORDS: Final = {
+    Sort.NEWEST: "newest first",
+    Sort.OLDEST: "oldest first",
+    Sort.DEADLINE: "nearest deadline first",
+    Sort.NEXT: "next action first",
+    Sort.STATE: "by state",
+}
 
 
-class OperationsScreen(Screen[None]):
-    """Looks, and changes nothing."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is read: the first page of an order, or what is on the screen once more."""
+
+    order: reading.Order
+    begin: bool
+    ids: tuple[str, ...] = ()
+    top: Operation | None = None
+    enter: bool = False
+
+
+@dataclass
+class PageRead(Message):
+    """Another page of the list."""
+
+    order: reading.Order
+    found: reading.First
+    backwards: bool
+
+
+@dataclass
+class Counted(Message):
+    """How many operations the filter holds."""
+
+    order: reading.Order
+    count: int
+
+
+@dataclass
+class Explained(Message):
+    """The operation under the cursor, explained."""
+
+    detail: Detail
+
+
+@dataclass
+class AllMarked(Message):
+    """The ids of everything that matched when it was asked."""
+
+    order: reading.Order
+    ids: tuple[str, ...]
+
+
+class OperationsScreen(BulkScreen):
+    """Mode 2."""
+
+    TITLE_WORDS = "Operations"
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("exclamation_mark", "next_needing", "next that needs you", key_display="!"),
-        Binding("f", "freeze", "freeze rows"),
-        Binding("r", "look", "look now"),
-        Binding("q", "app.quit", "quit"),
+        Binding("slash", "filter", "filter", key_display="/", id="list.filter"),
+        Binding("s", "sort", "sort", id="list.sort"),
+        Binding("F", "freeze", "freeze", id="list.freeze"),
+        Binding("space", "mark", "mark", id="list.mark", show=False),
+        Binding("m", "mark_to", "mark to here", show=False, id="list.mark_to"),
+        Binding("M", "mark_all", "mark all that match", show=False, id="list.mark_all"),
+        Binding("i", "invert", "invert marks", show=False, id="list.invert"),
+        Binding("w", "wide", "wide", show=False, id="list.wide"),
+        Binding("t", "time", "time format", show=False, id="list.time"),
+        Binding("f", "views", "saved views", show=False, id="list.views"),
+        Binding("left_square_bracket", "history(-1)", "view before", show=False, key_display="[", id="list.before"),
+        Binding("right_square_bracket", "history(1)", "view after", show=False, key_display="]", id="list.after"),
+        Binding("home,g", "first", "first", show=False, id="list.first"),
+        Binding("end,G", "last", "last", show=False, id="list.last"),
+        Binding("escape", "back", "back", show=False, id="list.back"),
     ]
+    DEFAULT_CSS = """
+    OperationsScreen DetailPane { height: 9; border-top: none; background: $surface; }
+    OperationsScreen #note { height: 1; color: $text-muted; padding: 0 1; background: $panel; }
+    OperationsScreen.-away OperationsTable, OperationsScreen.-away DetailPane { opacity: 50%; }
+    """
 
-    def __init__(self, desk: Desk, where: str) -> None:
-        super().__init__()
-        self._desk = desk
-        self._where = where
-        self._snapshot: Snapshot | None = None
-        self._away: str | None = None
-        self._held: tuple[Operation, ...] | None = None  #: while frozen: which rows, in which order
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.look, self._order = _restored(desk.memory.prefs.last)
+        self._history: list[Look] = [self.look]
+        self._at = 0
+        self._begun: reading.Order | None = None  #: the order whose first page is shown
+        self._searched_to: Any = None
+        self._newer = 0
+        self._count: int | None = None
+        self._resting: Timer | None = None
 
-    def compose(self) -> ComposeResult:
-        """The frame, the list, what is under the cursor, the keys."""
-        yield FrameLine(markup=False)
-        yield AttentionStrip(markup=False)
+    def body(self) -> Iterable[Widget]:
+        """The list, what is under the cursor, the filter, and a line on what is shown."""
         yield OperationsTable(id="operations")
-        yield Static("", id="note", markup=False)
         yield DetailPane()
-        yield Footer()
+        yield FilterBar()
+        yield Static("", id="note", markup=False)
 
     def on_mount(self) -> None:
-        """Look at once, then regularly."""
-        self.query_one(OperationsTable).focus()
-        self.set_interval(EVERY, self.action_look)
+        """Dress the list as it was left, and begin."""
+        self._table.focus()
+        self._dress()
+        super().on_mount()
+        if self.desk.memory.trouble is not None:
+            self.say(self.desk.memory.trouble, severity="warning")
+
+    def on_resize(self, event: Any) -> None:
+        """Show what is under the cursor only where there is room for it."""
+        super().on_resize(event)
+        self.query_one(DetailPane).display = event.size.height >= 30
+
+    @property
+    def _table(self) -> OperationsTable:
+        return self.query_one(OperationsTable)
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def question(self) -> Question:
+        """Ask for the first page of a new order, else for what is on the screen."""
+        table = self._table
+        if self._begun != self._order:
+            return Question(self._order, begin=True)
+        top = table.rows[0] if table.rows and not table.more_above else None
+        enter = table.follows and not table.held
+        return Question(self._order, False, table.visible_ids(), top, enter)
+
+    def stays(self, question: Question) -> bool:
+        """An answer is wanted as long as the order is the same; rows that have moved on are found by their ids."""
+        return question.order == self._order
+
+    def gather(self, question: Question) -> reading.First | reading.Fresh:
+        """Read it."""
+        ledger = self.desk.ledger
+        if question.begin:
+            return reading.first(ledger, question.order)
+        return reading.fresh(ledger, question.order, question.ids, question.top, enter=question.enter)
+
+    def paint(self, question: Question, found: reading.First | reading.Fresh) -> None:
+        """Show it."""
+        table = self._table
+        if isinstance(found, reading.First):
+            self._begun, self._searched_to, self._newer = question.order, found.searched_to, 0
+            table.held = question.order.sort is not Sort.NEWEST
+            table.reset(found.rows, found.now, more=found.more, cursor=table.cursor_id)
+            self._count_matches(question.order)
+        else:
+            table.update_rows(
+                found.rows, question.ids, found.now, lambda op: matches(op, self._order.wanted, found.now)
+            )
+            self._newer = found.newer
+            if found.overtaken:
+                self._begin_again()
+            elif found.arrivals and table.follows and not table.held:
+                table.arrive(found.arrivals)
+            elif not table.rows and question.top is None and question.order.sort is Sort.NEWEST:
+                self._begin_again()
+        self._note()
+
+    def not_found(self, question: Question, why: str) -> None:
+        """Say why there is nothing."""
+        self._table.give_up_more()
+        super().not_found(question, why)
+
+    def tick(self) -> None:
+        """Countdowns move on by reading what is on the screen: the worker's plan may have moved, too."""
         self.action_look()
 
     def action_look(self) -> None:
-        """Ask for a new picture; one that is under way is enough."""
-        if not any(worker.group == "look" and worker.is_running for worker in self.workers):
-            self._look()
+        """Look again; asked for by a key, also for the order of the rows."""
+        super().action_look()
 
-    @work(thread=True, group="look", exit_on_error=False)
-    def _look(self) -> None:
+    def key_r(self) -> None:
+        """Read the list anew, in its order as it is now."""
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._order = replace(self._order, generation=self._order.generation + 1)
+        self.action_look()
+
+    @on(MoreWanted)
+    def _page(self, message: MoreWanted) -> None:
+        rows = self._table.rows
+        if rows:
+            self._read_page(self._order, rows[0] if message.backwards else rows[-1], backwards=message.backwards)
+
+    @work(thread=True, group="page", exit_on_error=False)
+    def _read_page(self, order: reading.Order, beside: Operation, *, backwards: bool) -> None:
         try:
-            self.post_message(SnapshotTaken(self._desk.snapshot()))
-            chosen = self.query_one(OperationsTable).cursor_id
-            if chosen is not None:
-                self.post_message(DetailTaken(self._desk.detail(chosen)))
+            found = reading.page(self.desk.ledger, order, beside, backwards=backwards)
+        except StoreUnavailable as error:
+            self.post_message(LedgerAway(error.message))
+            self.call_later(self._table.give_up_more)
+        else:
+            self.post_message(PageRead(order, found, backwards))
+
+    @on(PageRead)
+    def _add_page(self, message: PageRead) -> None:
+        if message.order == self._begun:
+            self._table.extend(message.found.rows, more=message.found.more, backwards=message.backwards)
+            if message.found.searched_to is not None:
+                self._searched_to = message.found.searched_to
+
+    @work(thread=True, group="count", exclusive=True, exit_on_error=False)
+    def _count_matches(self, order: reading.Order) -> None:
+        if order.wanted == Wanted():
+            return
+        try:
+            self.post_message(Counted(order, reading.count(self.desk.ledger, order)))
         except OpledgerError as error:
             self.post_message(LedgerAway(error.message))
+
+    @on(Counted)
+    def _counted(self, message: Counted) -> None:
+        if message.order == self._order:
+            self._count = message.count
+            self._note()
+
+    # --- the operation under the cursor -------------------------------------------------------------------------
+
+    def subject(self) -> Operation | None:
+        """The operation under the cursor."""
+        return self._table.chosen
+
+    @on(Chosen)
+    def _moved(self, message: Chosen) -> None:
+        self.refresh_bindings()
+        if self._resting is not None:
+            self._resting.stop()
+        if message.operation_id is None:
+            self.query_one(DetailPane).show(None)
+        elif self.query_one(DetailPane).display:
+            self._resting = self.set_timer(RESTING, self._explain_chosen)
+
+    def _explain_chosen(self) -> None:
+        if self._table.cursor_id is not None:
+            self._explain(self._table.cursor_id)
 
     @work(thread=True, group="detail", exclusive=True, exit_on_error=False)
     def _explain(self, operation_id: str) -> None:
         try:
-            self.post_message(DetailTaken(self._desk.detail(operation_id)))
+            self.post_message(Explained(reading.detail(self.desk.ledger, operation_id)))
+        except StoreUnavailable as error:
+            self.post_message(LedgerAway(error.message))
+        except OpledgerError:
+            return  # it cannot be explained (its contract is gone, say); opening it says why
+
+    @on(Explained)
+    def _explained(self, message: Explained) -> None:
+        if message.detail.operation.operation_id == self._table.cursor_id:
+            self.query_one(DetailPane).show(message.detail)
+
+    # --- what is shown ------------------------------------------------------------------------------------------
+
+    def show_look(self, look: Look, *, remember: bool = True) -> None:
+        """Show another filter and order. Raises FilterWrong."""
+        wanted, sort = parse(look.text), _sort(look.sort)
+        self.look = look
+        self._order = reading.Order(wanted, sort, self._order.generation + 1)
+        self._count = None
+        if remember:
+            del self._history[self._at + 1 :]
+            self._history.append(look)
+            self._at = len(self._history) - 1
+        self.desk.memory.remember(last=look)
+        self.action_look()
+        self._note()
+
+    def _note(self) -> None:
+        overview, table, order = self.overview, self._table, self._order
+        words = []
+        if order.wanted == Wanted():
+            words.append(f"{overview.total if overview else len(table.rows):,} operations")
+        else:
+            known = self._count
+            count = "…" if known is None else f"{known:,}" if known <= reading.COUNTED else f"over {reading.COUNTED:,}"
+            words.append(f"{count} match {self.look.text}")
+        words.append(_WORDS[order.sort])
+        if self._searched_to is not None:
+            words.append(f"looked back to {self._searched_to:%d %b %H:%M}Z, not further")
+        if table.marks:
+            words.append(f"{len(table.marks):,} marked: a, d, x decide about them; Esc unmarks")
+        if table.held:
+            news = f", {self._newer} new" if self._newer else ""
+            words.append(f"FROZEN{news}: rows stay where they are; r reads them anew, F lets them move")
+        elif self._newer:
+            count = f"{self._newer}" if self._newer < reading.UNCOUNTED else f"over {reading.UNCOUNTED - 1}"
+            words.append(f"{count} new above, g shows them")
+        elif table.more_above:
+            words.append("newer ones above, g shows them")
+        if not table.rows and self._begun is not None:
+            words.append("nothing here")
+        self.query_one("#note", Static).update(block("  ·  ".join(words)))
+
+    def _dress(self) -> None:
+        prefs = self.desk.memory.prefs
+        names = [name for name in self.desk.settings.console.columns if name in columns.NAMES]
+        self._table.dress(names=names, wide=prefs.wide, style=prefs.time)
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        bar = self.query_one(FilterBar)
+        seen = self._table.rows
+        counts = self.overview.counts if self.overview is not None else {}
+        bar.vocabulary = {
+            "state": tuple(counts),
+            "contract": tuple(sorted({op.contract for op in seen})),
+            "by": tuple(sorted({op.requested_by for op in seen})),
+            "tag": tuple(sorted({f"{name}={value}" for op in seen for name, value in op.tags.items()})),
+            "task": tuple(sorted({op.task for op in seen if op.task})),
+            "code": tuple(self.overview.attentions if self.overview is not None else ()),
+        }
+        bar.open(self.look.text)
+
+    @on(FilterBar.Applied)
+    def _filtered(self, message: FilterBar.Applied) -> None:
+        self._table.focus()
+        if message.text != self.look.text:
+            self.show_look(Look(message.text, self.look.sort))
+
+    @on(FilterBar.Left)
+    def _not_filtered(self) -> None:
+        self._table.focus()
+
+    def action_sort(self) -> None:
+        """Go to the next order."""
+        sorts = list(Sort)
+        after = sorts[(sorts.index(self._order.sort) + 1) % len(sorts)]
+        self.show_look(Look(self.look.text, after.value))
+
+    def action_freeze(self) -> None:
+        """Hold the rows where they are, while what they say goes on changing; or let them move again."""
+        table = self._table
+        table.held = not table.held
+        if not table.held and self._order.sort is Sort.NEWEST:
+            self.action_look()
+        self._note()
+
+    def action_wide(self) -> None:
+        """Show every column that fits beside a short last one, or the other way round."""
+        self.desk.memory.remember(wide=not self.desk.memory.prefs.wide)
+        self._dress()
+
+    def action_time(self) -> None:
+        """Write times as ages, in UTC, or in the zone of this machine."""
+        styles = list(TimeStyle)
+        after = styles[(styles.index(self.desk.memory.prefs.time) + 1) % len(styles)]
+        self.desk.memory.remember(time=after)
+        self._dress()
+        self.say(f"times are {after.value}")
+
+    def action_first(self) -> None:
+        """Go to the top, and follow it."""
+        table = self._table
+        if self._newer or table.more_above:
+            table.cursor_id = None
+            self._begin_again()
+        else:
+            table.follows = True
+            table.scroll_to(y=0, animate=False, immediate=True, force=True)
+            if table.rows:
+                table.put_cursor_on(table.rows[0].operation_id)
+        self._note()
+
+    def action_last(self) -> None:
+        """Go to the last row that has been read; more are read from there."""
+        self._table.last()
+
+    def action_back(self) -> None:
+        """Take marks away, then the filter."""
+        if self._table.unmark():
+            self._note()
+        elif self.look.text:
+            self.show_look(Look("", self.look.sort))
+
+    def action_history(self, by: int) -> None:
+        """Go through the views of this session."""
+        at = self._at + by
+        if 0 <= at < len(self._history):
+            self._at = at
+            self.show_look(self._history[at], remember=False)
+
+    def save_view(self, name: str) -> None:
+        """Keep what is shown under a name."""
+        trouble = self.desk.memory.remember(views={**self.desk.memory.prefs.views, name: self.look})
+        self.say(trouble or f"saved as {name}; f lists the saved views")
+
+    def open_view(self, name: str) -> None:
+        """Show a saved view."""
+        look = self.desk.memory.prefs.views.get(name)
+        if look is None:
+            self.say(f"there is no view {name}; :save {name} makes one of what is shown", severity="warning")
+            return
+        try:
+            self.show_look(look)
+        except FilterWrong as error:
+            self.say(error.message, severity="warning")
+
+    def action_views(self) -> None:
+        """Choose a saved view."""
+        from opledger_console.dialogs.viewmenu import ViewMenu
+
+        views = self.desk.memory.prefs.views
+        if not views:
+            self.say("no view is saved yet; :save NAME keeps the filter and order that are shown")
+            return
+        entries = tuple((name, f"{look.text or 'everything'}  ({look.sort})") for name, look in sorted(views.items()))
+        self.app.push_screen(ViewMenu(entries), self._view_chosen)
+
+    def _view_chosen(self, name: str | None) -> None:
+        if name is not None:
+            self.open_view(name)
+
+    # --- marks --------------------------------------------------------------------------------------------------
+
+    def marked(self) -> tuple[str, ...]:
+        """The operations that are marked."""
+        return tuple(sorted(self._table.marks, reverse=True))
+
+    def unmark(self) -> None:
+        """Take all marks away."""
+        self._table.unmark()
+        self._note()
+
+    def action_mark(self) -> None:
+        """Mark the operation under the cursor, and go to the next one."""
+        self._table.toggle_mark()
+        self._table.action_move(1)
+        self._marks_changed()
+
+    def action_mark_to(self) -> None:
+        """Mark from the nearest mark to the cursor."""
+        self._table.mark_to_cursor()
+        self._marks_changed()
+
+    def action_invert(self) -> None:
+        """Mark what is not marked, and the other way round."""
+        self._table.invert_marks()
+        self._marks_changed()
+
+    def action_mark_all(self) -> None:
+        """Mark everything that matches now, also what is not on the screen; what matches later is not among it."""
+        self._mark_all(self._order)
+
+    @work(thread=True, group="marks", exclusive=True, exit_on_error=False)
+    def _mark_all(self, order: reading.Order) -> None:
+        try:
+            self.post_message(AllMarked(order, reading.frozen(self.desk.ledger, order)))
         except OpledgerError as error:
             self.post_message(LedgerAway(error.message))
 
-    @on(SnapshotTaken)
-    def _show(self, message: SnapshotTaken) -> None:
-        self._away = None
-        self._snapshot = message.snapshot
-        self.query_one(AttentionStrip).show(message.snapshot)
-        rows = message.snapshot.operations
-        if self._held is not None:
-            fresh = {row.operation_id: row for row in rows}
-            rows = tuple(fresh.get(row.operation_id, row) for row in self._held)
-        self.query_one(OperationsTable).show(rows, message.snapshot.taken_at)
-        self._note(message.snapshot, len(rows))
-        self._frame()
+    @on(AllMarked)
+    def _all_marked(self, message: AllMarked) -> None:
+        if message.order != self._order:
+            return
+        if len(message.ids) > reading.MARKED:
+            self.say(f"more than {reading.MARKED:,} match; narrow the filter before marking all", severity="warning")
+            return
+        self._table.marks = set(message.ids)
+        self._table.repaint()
+        self._marks_changed()
 
-    @on(LedgerAway)
-    def _lost(self, message: LedgerAway) -> None:
-        self._away = message.why
-        self._frame()
+    def _marks_changed(self) -> None:
+        self._note()
+        self.refresh_bindings()
 
-    @on(DetailTaken)
-    def _explained(self, message: DetailTaken) -> None:
-        if message.detail.operation.operation_id == self.query_one(OperationsTable).cursor_id:
-            self.query_one(DetailPane).show(message.detail)
 
-    @on(Chosen)
-    def _moved(self, message: Chosen) -> None:
-        if message.operation_id is None:
-            self.query_one(DetailPane).show(None)
-        else:
-            self._explain(message.operation_id)
+def _sort(name: str) -> Sort:
+    return Sort(name) if name in list(Sort) else Sort.NEWEST
 
-    def _frame(self) -> None:
-        mode = "READ-ONLY" if self._desk.read_only else "watches"
-        self.query_one(FrameLine).show(self._where, self._desk.settings.operator, mode, self._snapshot, self._away)
-        self.query_one(OperationsTable).set_class(self._away is not None, "-away")
 
-    def _note(self, snapshot: Snapshot, shown: int) -> None:
-        words = [f"{snapshot.total} operations"]
-        if snapshot.total > SHOWN:
-            words.append(f"the newest {shown} are listed; opledger list has all")
-        if self._held is not None:
-            words.append("FROZEN: rows stay where they are, f lets them move")
-        words += [f"{count} {state}" for state, count in sorted(snapshot.counts.items(), key=lambda pair: -pair[1])]
-        self.query_one("#note", Static).update(block("  ·  ".join(words)))
-
-    def action_freeze(self) -> None:
-        """Hold the rows where they are, while what they say goes on changing."""
-        self._held = self._snapshot.operations if self._held is None and self._snapshot is not None else None
-        self.action_look()
-
-    def action_next_needing(self) -> None:
-        """Move the cursor to the next operation that waits for a person."""
-        table = self.query_one(OperationsTable)
-        if not table.go_to_next_needing():
-            self.notify("Nothing in this list waits for a person.", markup=False)
+def _restored(look: Look) -> tuple[Look, reading.Order]:
+    try:
+        return look, reading.Order(parse(look.text), _sort(look.sort))
+    except FilterWrong:
+        return Look(), reading.Order(Wanted(), Sort.NEWEST)
