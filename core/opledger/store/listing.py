@@ -38,10 +38,10 @@ o: Final = OPERATION.c
 SEARCHED: Final = 100_000
 """How many of the newest operations are looked through for what no index knows."""
 
-DRIVEN: Final = 20_000
+DRIVEN: Final = 10_000
 """How many rows of a source are looked through; they lie scattered, so that each costs more than in the order made."""
 
-AHEAD: Final = 4_000
+AHEAD: Final = 3_000
 """How many of the next deadlines or actions are looked through before the search goes by age."""
 
 MANY: Final = 200
