@@ -23,7 +23,18 @@ import typer
 from typer.main import get_command
 
 from opledger import errors
-from opledger.cli import contracts, databases, deciding, escalations, health, looking, providers, running, submitting
+from opledger.cli import (
+    contracts,
+    databases,
+    deciding,
+    escalations,
+    health,
+    keys,
+    looking,
+    providers,
+    running,
+    submitting,
+)
 from opledger.cli.frame import DbFlag, DebugFlag, Flags, JsonFlag, PipeClosed, Run, hush
 
 UNEXPECTED, USAGE, REFUSED, INTEGRITY, OUT_OF_REACH, TIMED_OUT, HUMAN_NEEDED = range(1, 8)
@@ -72,7 +83,7 @@ def root(
         raise typer.Exit(USAGE)
 
 
-for part in (submitting, looking, deciding, escalations, running, contracts, providers, databases, health):
+for part in (submitting, looking, deciding, escalations, running, contracts, providers, databases, health, keys):
     part.add_to(app)
 
 
