@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -33,7 +33,7 @@ ALL: Final[tuple[Column, ...]] = (
     Column("job", 14, 140, lambda op, *_: op.remote_job_id or "", grows=12),
     Column("remote", 11, 100, lambda op, *_: op.remote_state or "", grows=5),
     Column("done", 9, 110, lambda op, *_: progress_words(op)),
-    Column("age", 8, 0, lambda op, now, style: stamp(op.created_at, now, style)),
+    Column("age", 5, 0, lambda op, now, style: stamp(op.created_at, now, style)),
     Column("tries", 5, 150, lambda op, *_: str(sum(astuple(op.attempts)))),
     Column("by", 12, 120, lambda op, *_: op.requested_by, grows=8),
     Column("tags", 18, 180, lambda op, *_: " ".join(f"{name}={value}" for name, value in op.tags.items()), grows=20),
@@ -42,7 +42,9 @@ ALL: Final[tuple[Column, ...]] = (
 NAMES: Final = tuple(column.name for column in ALL)
 
 
-def chosen(names: Sequence[str], width: int, *, wide: bool) -> tuple[tuple[Column, int], ...]:
+def chosen(
+    names: Sequence[str], width: int, *, wide: bool, style: TimeStyle = TimeStyle.RELATIVE
+) -> tuple[tuple[Column, int], ...]:
     """Return the columns that are shown, each with its width; the one without a width gets what is left.
 
     `names` are those that the settings ask for, in their order; none: what the width has room for. `wide` leaves the
@@ -54,6 +56,8 @@ def chosen(names: Sequence[str], width: int, *, wide: bool) -> tuple[tuple[Colum
     else:
         reach = width + 60 if wide else width
         shown = [column for column in ALL if column.least <= reach]
+    if style is not TimeStyle.RELATIVE:
+        shown = [replace(column, width=8) if column.name == "age" else column for column in shown]
     fixed = sum(column.width for column in shown) + len(shown)
     spare = max(width - fixed - (20 if wide else 50), 0)
     sized: list[tuple[Column, int]] = []

@@ -106,7 +106,7 @@ class ActingScreen(LedgerScreen):
         Binding("a", "approve", "approve", id="approve"),
         Binding("d", "reject", "decline", id="reject"),
         Binding("x", "cancel", "cancel", id="cancel"),
-        Binding("u", "reconcile", "unknown", id="reconcile"),
+        Binding("u", "reconcile", "unknown create", id="reconcile", show=False),
         Binding("v", "resolve", "resolve", id="resolve"),
         Binding("y", "acknowledge", "ack", id="acknowledge", show=False),
         Binding("n", "note", "note", id="note", show=False),

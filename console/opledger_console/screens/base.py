@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Static
 from textual.worker import Worker, WorkerState
 
 from opledger.errors import OpledgerError, StoreUnavailable
@@ -81,6 +82,9 @@ class LedgerScreen(Screen[None]):
         yield AttentionStrip(markup=False)
         yield from self.body()
         yield KeysLine()
+        yield Static(
+            f"this window is too small; it needs {SMALLEST[0]}x{SMALLEST[1]}", classes="too-small", markup=False
+        )
 
     def on_mount(self) -> None:
         """Look at once."""
@@ -94,7 +98,7 @@ class LedgerScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Say so where there is no room."""
-        width, height = event.size
+        width, height = event.size.width, event.size.height
         self.set_class(width < SMALLEST[0] or height < SMALLEST[1], "-too-small")
 
     def say(self, words: str, *, severity: Any = "information", timeout: float = 8.0) -> None:

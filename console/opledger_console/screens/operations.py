@@ -107,7 +107,7 @@ class OperationsScreen(BulkScreen):
     ]
     DEFAULT_CSS = """
     OperationsScreen DetailPane { height: 9; border-top: none; background: $surface; }
-    OperationsScreen #note { height: 1; color: $text-muted; padding: 0 1; background: $panel; }
+    OperationsScreen #note { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; padding: 0 1; background: $panel; }
     OperationsScreen.-away OperationsTable, OperationsScreen.-away DetailPane { opacity: 50%; }
     """
 

@@ -12,6 +12,10 @@ from opledger_console.views import STRIP, Overview
 class FrameLine(Static):
     """Screen, ledger, operator, mode, worker, clock. What is wrong comes first: the end may be cut off."""
 
+    DEFAULT_CSS = """
+    FrameLine { height: 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+
     def __init__(self, where: str, operator: str) -> None:
         super().__init__(markup=False)
         self._where = where
@@ -45,6 +49,10 @@ class FrameLine(Static):
 class AttentionStrip(Static):
     """What wants a person, by kind, with counts; calm when nothing does."""
 
+    DEFAULT_CSS = """
+    AttentionStrip { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+
     def show(self, overview: Overview) -> None:
         """Draw what there is, and only that: in 80 columns every count must fit."""
         text = Text(no_wrap=True, overflow="ellipsis", end="")
@@ -61,4 +69,3 @@ class AttentionStrip(Static):
         else:
             text.append(" nothing waits for a person", style="dim")
         self.update(text)
-

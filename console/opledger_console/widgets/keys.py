@@ -15,6 +15,10 @@ from textual.widgets import Static
 class KeysLine(Static):
     """One line of keys; a click on one presses it."""
 
+    DEFAULT_CSS = """
+    KeysLine { height: 1; dock: bottom; text-wrap: nowrap; text-overflow: ellipsis; background: $panel; }
+    """
+
     def __init__(self) -> None:
         super().__init__(markup=False)
         self._places: list[tuple[int, int, str]] = []

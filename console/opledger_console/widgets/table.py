@@ -53,7 +53,7 @@ class OperationsTable(ScrollView, can_focus=True):
         "table--human", "table--good", "table--bad", "table--ended", "table--busy",
     }  # fmt: skip
     DEFAULT_CSS = """
-    OperationsTable { height: 1fr; scrollbar-size-vertical: 1; }
+    OperationsTable { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }
     OperationsTable > .table--header { text-style: bold; color: $text-muted; background: $panel; }
     OperationsTable > .table--cursor { text-style: reverse; }
     OperationsTable > .table--dim { text-style: dim italic; }
@@ -335,9 +335,12 @@ class OperationsTable(ScrollView, can_focus=True):
         self._painted.clear()
         self.refresh()
 
+    def _columns(self) -> tuple[tuple[columns.Column, int], ...]:
+        return columns.chosen(self.names, self.size.width - 2, wide=self.wide, style=self.style_of_time)
+
     def _look_of(self, row: Operation) -> _Painted:
         assert self._now is not None
-        shown = columns.chosen(self.names, self.size.width - 2, wide=self.wide)
+        shown = self._columns()
         cells = tuple(column.words(row, self._now, self.style_of_time) for column, _ in shown)
         one = row.operation_id
         return cells, kind_of(row), one == self.cursor_id, one in self.marks, one in self._left
@@ -345,7 +348,7 @@ class OperationsTable(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw one line of the screen."""
         width = self.size.width
-        shown = columns.chosen(self.names, width - 2, wide=self.wide)
+        shown = self._columns()
         if y < HEADER:
             style = self.get_component_rich_style("table--header")
             return self._line("  ", [column.name for column, _ in shown], shown, style, width)
@@ -360,7 +363,7 @@ class OperationsTable(ScrollView, can_focus=True):
             style += self.get_component_rich_style("table--dim")
         if here:
             style += self.get_component_rich_style("table--cursor")
-        mark = ("▸" if here else " ") + ("●" if marked else " ")
+        mark = ("▌" if here else " ") + ("●" if marked else " ")
         return self._line(mark, cells, shown, style, width)
 
     def _line(
