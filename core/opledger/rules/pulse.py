@@ -100,7 +100,7 @@ class Pulse:
         """Count an event. `due` is when the plan in it wants the next call (`TailEvent.due_next`)."""
         # An event names the one before it by its hash, and only the next one of the same operation does.
         planned = self._due.pop(event.prev_hash, None)
-        if due is not None and event.kind != "CallSent":  # what follows a permit is its answer, and not a call
+        if due is not None:
             _keep(self._due, event.hash, due, OPERATIONS)
         data = event.data or {}
         call, failed = self._is_call(data), event.kind in ERRORS
