@@ -14,7 +14,7 @@ from opledger_console.widgets.listing import Column, Row
 COLUMNS: Final[tuple[Column, ...]] = (
     ("", 1, 0),
     ("what", 18, 0),
-    ("sev", 4, 0),
+    ("sev", 4, 50),
     ("age", 4, 0),
     ("left", 6, 0),
     ("provider", 10, 60),

@@ -58,12 +58,18 @@ class InboxScreen(ActingScreen):
     InboxScreen #waiting { height: 2fr; min-height: 11; }
     InboxScreen #settled { height: 1fr; display: none; }
     InboxScreen #sum { height: 1; padding: 0 1; color: $text-muted; }
-    InboxScreen #told { height: 1fr; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1; }
+    InboxScreen #told {
+        height: 1fr; min-height: 9; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1;
+    }
+    InboxScreen.-short #waiting { height: 1fr; min-height: 2; }
+    InboxScreen.-short #told { display: none; }
     InboxScreen.-empty #waiting { height: 2; min-height: 2; }
     InboxScreen.-empty #told { display: none; }
     InboxScreen.-empty #settled { display: block; }
     InboxScreen.-away #waiting, InboxScreen.-away #settled, InboxScreen.-away #told { text-opacity: 60%; }
     """
+
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-tall")]  # noqa: RUF012 - Textual declares it so
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
@@ -155,10 +161,13 @@ class InboxScreen(ActingScreen):
         if taken:
             text.append("\ntaken: ", style="bold")
             text.append_text(line(taken, limit=100))
-        text.append("\nif nobody does anything: ", style="bold")
-        text.append_text(line(fate(one, op, now), limit=400))
         text.append("\nyou may: ", style="bold")
         text.append_text(self._offers(op))
+        text.append("\nif nobody does anything: ", style="bold")
+        text.append_text(line(fate(one, op, now), limit=400))
+        if op is not None and op.expectation:
+            text.append("\nexpected: ", style="bold")
+            text.append_text(line(op.expectation, limit=200))
         return text
 
     def _offers(self, op: Operation | None) -> Text:
@@ -256,9 +265,6 @@ def _head(one: Escalation, op: Operation | None, now: datetime) -> Text:
     text.append_text(line(op.remote_job_id or "(none)", limit=60))
     if one.code == State.AWAITING_APPROVAL:
         text.append(f"  {len(op.approvals)} of {op.approvals_needed} approvals", style="dim")
-    if op.expectation:
-        text.append("\nexpected: ", style="dim")
-        text.append_text(line(op.expectation, limit=200))
     return text
 
 
