@@ -21,7 +21,21 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Select, and_, func, literal_column, or_, select, tuple_, union_all
+from sqlalchemy import (
+    BigInteger,
+    ClauseElement,
+    Column,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    union_all,
+)
 
 from opledger.rules.filters import Key, Term, Wanted
 from opledger.rules.model import Operation, State
@@ -29,7 +43,7 @@ from opledger.store import encoding
 from opledger.store.conditions import SPAN, Binds, Conditions
 from opledger.store.encoding import storable
 from opledger.store.rows import deadline_of
-from opledger.store.statements import Tx
+from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import OPERATION
 from opledger.store.values import Place, Sort
 
@@ -48,6 +62,26 @@ MANY: Final = 200
 """More contracts or codes than this are not merged; SQLite joins at most 500 selects."""
 
 Condition = ColumnElement[bool]
+
+
+def contract_names(_: Tongue) -> ClauseElement:
+    """The contracts of all operations."""
+    return _jumping(o.contract)
+
+
+def attention_codes(_: Tongue) -> ClauseElement:
+    """The attention codes that there are."""
+    return _jumping(o.attention_code)
+
+
+def _jumping(column: Column[Any]) -> ClauseElement:
+    """All values of a column, found by jumping through its index."""
+    names = select(func.min(column).label("name")).where(column.is_not(None)).cte("names", recursive=True)
+    other = OPERATION.alias("other").c[column.name]
+    following = select(func.min(other)).where(other > names.c.name).scalar_subquery()
+    names = names.union_all(select(following).where(names.c.name.is_not(None)))
+    return select(names.c.name).where(names.c.name.is_not(None)).limit(bindparam("most", type_=BigInteger))
+
 
 _ORDERS: Final[dict[Sort, tuple[tuple[Column[Any], bool], ...]]] = {
     Sort.NEWEST: ((o.created_at, True), (o.operation_id, True)),
@@ -261,19 +295,11 @@ class Search:
         """The contracts that are wanted; None where they are too many to be merged."""
         found = self._chosen(Key.CONTRACT)
         if found is None:
-            found = self._chosen(Key.CONTRACT, self._names(o.contract))
+            found = self._chosen(Key.CONTRACT, self._names(contract_names))
         return found if found is not None and len(found) <= MANY else None
 
-    def _names(self, column: Column[Any]) -> list[str]:
-        """All values of a column, found by jumping through its index."""
-        present = column.is_not(None)
-        names = select(func.min(column).label("name")).where(present).cte("names", recursive=True)
-        other = OPERATION.alias("other")
-        following = other.c[column.name]
-        jump = select(func.min(following)).where(following > names.c.name).scalar_subquery()
-        names = names.union_all(select(jump).where(names.c.name.is_not(None)))
-        found = self._all(select(names.c.name).where(names.c.name.is_not(None)).limit(MANY + 1))
-        return [row[0] for row in found]
+    def _names(self, of: Recipe) -> list[str]:
+        return [row[0] for row in self._tx.all(of, most=MANY + 1)]
 
     def _natural(self, sort: Sort) -> Source | None:
         """A source that has the order of a sort, and the most of its filter."""
@@ -348,7 +374,7 @@ class Search:
         only_me = [term for term in needs if set(term.values) == ({"nobody"} if term.negated else {"me"})]
         codes = self._chosen(Key.CODE)
         if codes is None and only_me:
-            codes = self._chosen(Key.CODE, self._names(o.attention_code))
+            codes = self._chosen(Key.CODE, self._names(attention_codes))
         if codes is None or len(codes) > MANY:
             return None
         return self._created(self._equal(o.attention_code, codes), self._of(Key.CODE) | frozenset(only_me))

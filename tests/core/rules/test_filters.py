@@ -144,8 +144,9 @@ OP = operation(
     "text",
     [
         "state:observing", "state:open", "state:busy", "state:failed,observing", "contract:jobs", "by:agent-7",
-        "task:t1",        "tag:team", "tag:team=growth", "tag:x=", "tag:no,team", "code:gone", "needs:me", "needs:me,nobody",
-        "remote:running", "job:job_7", "job:jo", "trace:000", "op_01J7Q", "Q2V8W9AB", "q2v8w9ab", "job", "0000",
+        "task:t1", "tag:team", "tag:team=growth", "tag:x=", "tag:no,team", "code:gone", "needs:me",
+        "needs:me,nobody", "remote:running", "job:job_7", "job:jo", "trace:000", "op_01J7Q", "Q2V8W9AB", "q2v8w9ab",
+        "job", "0000",
         "age>9m", "age<11m", "due<6m", "due>4m", "deadline<2h", "deadline>59m", "state:open by:agent-7",
     ],
 )  # fmt: skip
@@ -168,7 +169,7 @@ def test_each_term_finds_what_it_means_and_its_negation_does_not(text: str) -> N
     [
         "state:ended", "state:waiting", "contract:job", "by:agent", "task:t", "tag:growth", "tag:team=grow", "code:go",
         "needs:nobody", "remote:run", "job:ob_7", "trace:01", "2V8W9AB", "p_01", "state:open by:ana", "age>0s",
-        "due<5m",        "due>5m", "deadline<1h", "deadline>1h",
+        "due<5m", "due>5m", "deadline<1h", "deadline>1h",
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_not_found(text: str) -> None:
