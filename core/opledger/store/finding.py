@@ -141,7 +141,7 @@ ENDS: Final = _equal(o.short_id)
 def _known(tx: Tx, text: str, most: int) -> dict[str, str]:
     """The ids that an index finds, and by what. A whole value goes before the beginning of one."""
     found: dict[str, str] = {}
-    cases = dict.fromkeys((text, text.upper(), text.lower()))
+    cases = dict.fromkeys((text, text.upper(), text.lower(), text[:3].lower() + text[3:].upper()))
     for by, recipe in WHOLE.items():
         # Ids of ours are hexadecimal or Crockford's digits, which people write in either case; others are theirs.
         ours = by in {"operation id", "trace id"}
@@ -154,9 +154,11 @@ def _known(tx: Tx, text: str, most: int) -> dict[str, str]:
     if found:
         return found
     for by, recipe in STARTS.items():
-        if by == "beginning of the operation id" or len(text) >= BEGINNING:
-            ids = [row[0] for row in tx.all(recipe, text=text, beyond=text + _BEYOND, most=most)]
-            found |= dict.fromkeys((one for one in ids if one not in found), by)
+        ours = by == "beginning of the operation id"
+        if ours or len(text) >= BEGINNING:
+            for case in cases if ours else (text,):
+                ids = [row[0] for row in tx.all(recipe, text=case, beyond=case + _BEYOND, most=most)]
+                found |= dict.fromkeys((one for one in ids if one not in found), by)
     return found
 
 

@@ -35,6 +35,9 @@ def one(store: Store) -> Operation:
     ("text", "what"),
     [
         (ID, "operation id"),
+        (ID.lower(), "operation id"),
+        (ID.upper(), "operation id"),
+        (ID[:9].lower(), "beginning of the operation id"),
         (f"  {ID}\n", "operation id"),
         (ID[:9], "beginning of the operation id"),
         ("Q2V8W9AB", "end of the operation id"),
