@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ClauseElement, bindparam, delete, func, select, update
+from sqlalchemy import BigInteger, ClauseElement, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.rules.contract import Contract
@@ -129,6 +130,32 @@ def workers(tx: Tx) -> list[WorkerLife]:
         WorkerLife(name, host, pid, encoding.from_micros(started), encoding.from_micros(beat), encoding.span(late))
         for name, host, pid, started, beat, late in tx.all(_workers)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How many operations a worker holds, and when its leases lapse unless it extends them, in the caller's time."""
+
+    owner: str
+    leases: int
+    first_lapses: datetime
+    last_lapses: datetime
+
+
+def _holdings(tongue: Tongue) -> ClauseElement:
+    o = OPERATION.c
+    # How long each lease still lasts by the shared clock, from the caller's now.
+    ends = o.lease_expires_at - tongue.clock + bindparam("now", type_=BigInteger)
+    held = (o.lease_owner.is_not(None), o.lease_expires_at.is_not(None))
+    return select(o.lease_owner, func.count(), func.min(ends), func.max(ends)).where(*held).group_by(o.lease_owner)
+
+
+def holdings(tx: Tx, now: datetime) -> dict[str, Holding]:
+    """What each worker holds, by its name; also of those that are gone, whose leases have not been taken over yet."""
+    return {
+        owner: Holding(owner, leases, encoding.from_micros(first), encoding.from_micros(last))
+        for owner, leases, first, last in tx.all(_holdings, now=encoding.to_micros(now))
+    }
 
 
 # --- providers --------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from opledger.rules.contract import Contract
 from opledger.rules.escalation import Escalation, Track
 from opledger.rules.model import Operation, StoredRequest
 from opledger.store import claims, directory, notices, opening, recording
+from opledger.store.directory import Holding
 from opledger.store.engine import Database, open_database
 from opledger.store.notices import FailingTarget, Listening, Settled
 from opledger.store.queries import Queries
@@ -178,6 +179,10 @@ class Store:
     def workers(self) -> list[WorkerLife]:
         """The workers that gave a sign of life within a day and did not sign off."""
         return self.database.read(directory.workers)
+
+    def holdings(self, now: datetime) -> dict[str, Holding]:
+        """How many operations each worker holds and when those leases lapse, by its name."""
+        return self.database.read(lambda tx: directory.holdings(tx, now))
 
     def pause_provider(self, contract: str, by: str, reason: str, at: datetime) -> bool:
         """Stop all calls to a provider; False where they were stopped already, by somebody whose reason stands."""
