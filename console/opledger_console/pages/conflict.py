@@ -1,0 +1,135 @@
+"""Two answers that contradict each other, with the places marked where they differ, and what a person may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final
+
+from rich.cells import chop_cells
+
+from opledger.rules import jsontext
+from opledger.rules.choices import Option
+from opledger.rules.review import leaves
+from opledger_console.pages.rows import BAR, Kind, Row, body_rows, capped, laid_out, row, wrapped
+from opledger_console.text import block
+
+WIDE: Final = 100
+"""From this width on the answers stand beside each other."""
+
+MARK: Final = "≠ "
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in two JSON texts: what stands there, or None where nothing does."""
+
+    pointer: str
+    left: str | None
+    right: str | None
+
+    @property
+    def differs(self) -> bool:
+        """True where the two are not the same."""
+        return self.left != self.right
+
+
+def places(left: str, right: str) -> tuple[Place, ...] | None:
+    """Return every place of two JSON texts, in the order of the first one; None where one of them is no JSON."""
+    try:
+        one, other = dict(leaves(jsontext.loads(left))), dict(leaves(jsontext.loads(right)))
+    except jsontext.JsonError:
+        return None
+    return tuple(
+        Place(pointer, _value(one, pointer), _value(other, pointer)) for pointer in dict.fromkeys((*one, *other))
+    )
+
+
+def _value(values: dict[str, Any], pointer: str) -> str | None:
+    # As JSON, so that 1, true and "1" are told apart.
+    return jsontext.dumps_inert(values[pointer]) if pointer in values else None
+
+
+def rows(why: str, answers: Sequence[tuple[str, str]], options: Sequence[Option], width: int) -> tuple[Row, ...]:
+    """Return both answers, differing places first to be seen, and the choices below."""
+    out = [*wrapped(why, width, "warn"), row("")]
+    if not answers:
+        out.append(row("no answer of the provider is kept", "dim"))
+    elif len(answers) == 1:
+        out += [row(answers[0][0], "head"), *body_rows(answers[0][1], width)]
+    else:
+        out += _both(answers[0], answers[1], width)
+    out += [row(""), *_choices(options, width)]
+    return tuple(out)
+
+
+def _both(left: tuple[str, str], right: tuple[str, str], width: int) -> Iterator[Row]:
+    one, more = capped(left[1])
+    other, yet_more = capped(right[1])
+    if more or yet_more:
+        yield row(f"first answer: {more or 'whole'}; second answer: {yet_more or 'whole'}", "warn")
+    found = places(one, other)
+    if found is not None:
+        differing = sum(place.differs for place in found)
+        yield row(f"{differing} of {len(found)} places differ", "dim")
+    draw = _beside if width >= WIDE else _stacked
+    yield from draw((left[0], one), (right[0], other), found, width)
+
+
+def _beside(
+    left: tuple[str, str], right: tuple[str, str], found: tuple[Place, ...] | None, width: int
+) -> Iterator[Row]:
+    half = (width - 3) // 2
+    yield Row(((left[0], "head", half), ("", "dim", 1), (right[0], "head", 0)))
+    if found is None:
+        lines = zip_longest(block(laid_out(left[1])).plain.split("\n"), block(laid_out(right[1])).plain.split("\n"))
+        pairs = [(one, other, one != other) for one, other in lines]
+    else:
+        pairs = [(_shown(place, place.left), _shown(place, place.right), place.differs) for place in found]
+    for one, other, differs in pairs:
+        kind: Kind = "mark" if differs else "data"
+        front = (MARK if differs else "  ") + BAR
+        room = max(half - len(front), 8)
+        for a, b in zip_longest(_chopped(one, room), _chopped(other, room), fillvalue=""):
+            yield Row(((front + a, kind, half), ("", "dim", 1), (BAR + b, kind, 0)))
+            front = "  " + BAR
+
+
+def _stacked(
+    left: tuple[str, str], right: tuple[str, str], found: tuple[Place, ...] | None, width: int
+) -> Iterator[Row]:
+    if found is None:
+        for title, text in (left, right):
+            yield from (row(title, "head"), *body_rows(text, width))
+        return
+    for title, values in (
+        (left[0], [(place, place.left) for place in found]),
+        (right[0], [(place, place.right) for place in found]),
+    ):
+        yield row(title, "head")
+        for place, value in values:
+            front = (MARK if place.differs else "  ") + BAR
+            for text in _chopped(_shown(place, value), max(width - len(front), 8)):
+                yield Row(((front + text, "mark" if place.differs else "data", 0),))
+                front = "  " + BAR
+
+
+def _shown(place: Place, value: str | None) -> str:
+    return f"{place.pointer or '(all)'}: {'(not there)' if value is None else value}"
+
+
+def _chopped(text: str | None, room: int) -> list[str]:
+    return chop_cells(block(text or "").plain.replace("\n", "␊"), room) or [""]
+
+
+def _choices(options: Sequence[Option], width: int) -> Iterator[Row]:
+    if not options:
+        yield row("nothing is to be decided about it now", "dim")
+        return
+    yield row("v decides; a person may choose:", "head")
+    for option in options:
+        needs = "".join(f" --{need} …" for need in option.needs)
+        yield row(f"  {option.choice.value}{needs}  leads to {option.to.value}", "strong")
+        yield from wrapped(option.consequence, width, indent=4)
+        yield row(f"    sends: {option.sends or 'nothing'}", "dim")
