@@ -30,6 +30,7 @@ class AcknowledgeDialog(Deciding):
     """Take something upon oneself, with a time after which it comes back."""
 
     confirm_word = "Acknowledge"
+    harmful = False
 
     def head(self) -> Head:
         """The operation."""

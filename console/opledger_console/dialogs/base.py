@@ -173,7 +173,7 @@ class Dialog(ModalScreen[Result]):
                 with Horizontal(id="buttons"):
                     yield Press(self.keep_word, id="keep")
                     if self.confirm_word is not None:
-                        yield Press(self.confirm_word, id="confirm", danger=self.harmful)
+                        yield Press(self.confirm_word, id="confirm", variant="error" if self.harmful else "default")
                 yield Static("", id="countdown", markup=False)
                 take_back = Press("Take it back", id="take-back")
                 take_back.can_focus = False
@@ -259,7 +259,7 @@ class Dialog(ModalScreen[Result]):
         if self._moved is not None:
             missing.update(block(self._moved_words(limit=300)))
         else:
-            words = f"Missing: {'; '.join(lacks)}" if lacks else self._ready()
+            words = f"Missing: {'; '.join(lacks)}" if lacks else "" if self.sending else self._ready()
             missing.update(Content(words))
         missing.display = self._moved is not None or bool(words)
         self.set_class(self._phase == "sending", "-sending")

@@ -13,6 +13,7 @@ class QuitDialog(Dialog[bool]):
 
     keep_word = "Stay"
     confirm_word = "Quit"
+    harmful = False
 
     def head(self) -> Head:
         """The question."""

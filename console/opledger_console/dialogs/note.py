@@ -15,6 +15,7 @@ class NoteDialog(Deciding):
     """Write a remark."""
 
     confirm_word = "Add the note"
+    harmful = False
 
     def head(self) -> Head:
         """The operation."""

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Button, Input, Static
+from textual.widgets.button import ButtonVariant
 
 from opledger_console.text import block, line
 
@@ -71,8 +72,8 @@ class Press(Button):
         Binding("right", "screen.button(1)", "right", show=False),
     ]
 
-    def __init__(self, label: str, *, id: str, danger: bool = False) -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(Content(label), variant="error" if danger else "primary", id=id, compact=True, disabled=danger)
+    def __init__(self, label: str, *, id: str, variant: ButtonVariant = "primary") -> None:  # noqa: A002 - Textual's name
+        super().__init__(Content(label), variant=variant, id=id, compact=True)
         # The effect of Textual's own would swallow a second press; pressing twice is the dialog's business.
         self.active_effect_duration = 0
 

@@ -41,6 +41,7 @@ class Clock:
         self.now = 100.0
 
     def __call__(self) -> float:
+        """Seconds."""
         return self.now
 
 
@@ -104,7 +105,9 @@ SHEET = CancelSheet(
 
 def running(**facts: Any) -> Operation:
     """An operation that is polled."""
-    return operation(State.OBSERVING, **{"version": 4, "remote_job_id": "job_1", "request_fingerprint": "sha256:abcdef", **facts})
+    return operation(
+        State.OBSERVING, **{"version": 4, "remote_job_id": "job_1", "request_fingerprint": "sha256:abcdef", **facts}
+    )
 
 
 def violated(jobs: tuple[str, ...] = ("job_1", "job_2")) -> Operation:
@@ -135,7 +138,9 @@ def attention(why: str = "the provider has not answered for 20 minutes") -> Atte
 def every(text: str | None = None, clock: Clock | None = None, big: bool = False) -> dict[str, Dialog[Any]]:
     """One dialog of each kind; with `text`, that text stands in every field that comes from outside."""
     t = text
-    facts: dict[str, Any] = {} if t is None else {"contract": t, "requested_by": t, "expectation": t, "acknowledged_by": t}
+    facts: dict[str, Any] = (
+        {} if t is None else {"contract": t, "requested_by": t, "expectation": t, "acknowledged_by": t}
+    )
     if t is not None:
         facts |= {"operation_id": f"op_{t}", "request_fingerprint": t, "approvals": (Approval(t, NOON, t, t),)}
         facts |= {"attention": attention(t), "jobs": (t, "job_2")}
@@ -144,11 +149,23 @@ def every(text: str | None = None, clock: Clock | None = None, big: bool = False
     broken = replace(violated(), **facts)
     request = REQUEST if t is None else {"method": t, "url": f"https://{t}", "headers": {t: t}, "body": {t: t}}
     if big:
-        request = {**request, "url": "https://api.example.com/" + "x" * 5000, "body": f"{t or 'x'}\n" * (100_000 // len(t or "x\n"))}
+        request = {
+            **request,
+            "url": "https://api.example.com/" + "x" * 5000,
+            "body": f"{t or 'x'}\n" * (100_000 // len(t or "x\n")),
+        }
     seen = review(op, request)
     sheet, answers, prospects = SHEET, ANSWERS, PROSPECTS
     if t is not None:
-        seen = {**seen, "because": t, "credentials": t, "leaves": t, "destroys": [t], "approvers": [t], "four_eyes": True}
+        seen = {
+            **seen,
+            "because": t,
+            "credentials": t,
+            "leaves": t,
+            "destroys": [t],
+            "approvers": [t],
+            "four_eyes": True,
+        }
         seen["guarantees"] = {**seen["guarantees"], "gaps": [t]}
         gone = {"pointer": t, "change": "changed", "before": t, "after": t}
         seen["compared_with"] = {"operation_id": t, "relation": "same", "state": t, "differences": [gone]}
