@@ -27,6 +27,10 @@ SUFFIX: Final = 8
 """How many of an id's last characters people see and may type."""
 
 
+MOST: Final = 50
+"""How many terms a filter may have, and how many values one of them: more are no filter but a list."""
+
+
 class FilterWrong(UsageError):
     """A filter that cannot be read; `at` is the position in the text, counted from 0, where it goes wrong."""
 
@@ -116,6 +120,8 @@ def parse(text: str) -> Wanted:
     words, unclosed = _words(text)
     if unclosed is not None:
         raise FilterWrong('this quote has no end; add a "', unclosed)
+    if len(words) > MOST:
+        raise FilterWrong(f"more than {MOST} terms; leave some out", words[MOST][0].at)
     terms: list[Term] = []
     for word in words:
         term = _term(word)
@@ -205,6 +211,8 @@ def _values(key: Key, word: _Word, at: int) -> tuple[str, ...]:
             parts.append([])
         else:
             parts[-1].append(one)
+    if len(parts) > MOST:
+        raise FilterWrong(f"more than {MOST} values; leave some out", at)
     values: dict[str, None] = {}
     for part in parts:
         start = part[0].at if part else at

@@ -117,6 +117,8 @@ def test_the_language(text: str, terms: tuple[Term, ...]) -> None:
         ("tag:=x", 4, "tag:name=value"),
         ('by:"ana', 3, "no end"),
         ("one two", 4, "a second word"),
+        ("by:a " * 51, 250, "more than 50 terms"),
+        ("by:" + "a," * 50 + "a", 2, "more than 50 values"),
     ],
 )
 def test_a_mistake_is_named_where_it_is_with_what_would_be_right(text: str, at: int, says: str) -> None:
