@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from opledger.rules import jsontext
@@ -13,6 +14,7 @@ from opledger_console.dialogs.base import Clock, Head, head_of
 from opledger_console.dialogs.deciding import Deciding, due, titled
 from opledger_console.dialogs.lines import Piece
 from opledger_console.verdicts import Verdict
+from opledger_console.views import span
 
 SHOWN: Final = 256 * 1024
 """So many characters of a body are shown; what is left out is said."""
@@ -43,12 +45,27 @@ class ApproveDialog(Deciding):
     ) -> None:
         super().__init__(operation, now, grace=grace, clock=clock)
         self.review = review
+        self._opened: float | None = None
         if review["fingerprint"] != operation.request_fingerprint:
             self._moved = "the request that is shown is not the one of this record; open it again"
 
     def head(self) -> Head:
-        """With the fingerprint that is approved."""
-        return head_of("APPROVE", self.operation, str(self.review["fingerprint"]))
+        """With the fingerprint that is approved, and how long it can be."""
+        head = head_of("APPROVE", self.operation, str(self.review["fingerprint"]))
+        return replace(head, lapses=self._lapses())
+
+    def on_mount(self) -> None:
+        """Let the time run."""
+        self._opened = self._clock()
+        self.set_interval(1.0, self.show_head)
+
+    def _lapses(self) -> str:
+        deadline = self.operation.approval_deadline
+        if deadline is None:
+            return ""
+        passed = timedelta(seconds=self._clock() - (self._opened or self._clock()))
+        left = deadline - self.now - passed
+        return f"lapses {span(left)}" if left > timedelta(0) else "LAPSED"
 
     def pieces(self) -> Sequence[Piece]:
         """All that an approver is to look at."""

@@ -60,6 +60,7 @@ class Head:
     state: str = ""
     fingerprint: str = ""
     version: int | None = None
+    lapses: str = ""  #: our words
 
 
 def head_of(verb: str, op: Operation, fingerprint: str | None = None) -> Head:
@@ -223,8 +224,10 @@ class Dialog(ModalScreen[Result]):
         if head.fingerprint:
             facts.append("  fingerprint …")
             facts.append_text(line(head.fingerprint, limit=TAIL * 10, style="bold"))
+        if head.lapses:
+            facts.append(f"  {head.lapses}", style="bold")
         if head.version is not None:
-            facts.append(f"  version {head.version}")
+            facts.append(f"  v{head.version}")
         self.query_one("#head", Static).update(first)
         self.query_one("#facts", Static).update(facts)
         self.query_one("#facts", Static).display = bool(facts)

@@ -197,6 +197,20 @@ async def test_approve_shows_all_that_must_be_known() -> None:
         assert words in text
 
 
+async def test_the_time_to_approve_runs_in_the_head() -> None:
+    """Also while somebody reads; the ledger refuses what comes too late."""
+    clock = Clock()
+    dialog = approve(clock)
+    async with Opened(dialog).run_test(size=(60, 15)) as pilot:
+        await pilot.pause()
+        assert "lapses 12m" in drawn(pilot)
+        for passed, words in ((11 * 60, "lapses 65s"), (120, "LAPSED")):
+            clock.now += passed
+            dialog.show_head()
+            await pilot.pause()
+            assert words in drawn(pilot)
+
+
 async def test_a_review_of_another_request_cannot_be_approved() -> None:
     """The approval is of the bytes that are shown."""
     clock = Clock()
