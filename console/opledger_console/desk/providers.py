@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,12 +12,13 @@ from opledger.errors import OpledgerError, StoreUnavailable
 from opledger.ledger.health import ALIVE
 from opledger.rules.contract import Contract
 from opledger.rules.guarantees import report_text
-from opledger.rules.pulse import Beat, Pulse
+from opledger.rules.pulse import Pulse
 from opledger.store import Filter, Provider
 from opledger.store.directory import Holding
 from opledger.store.tail import Mark, TailEvent
 from opledger.store.values import WorkerLife
 from opledger_console.desk import SPARING, Desk
+from opledger_console.stations import Contracted, ProviderLook, Stations, WorkerLook
 
 BACK: Final = 20_000
 """How many events are read at first, at most."""
@@ -30,62 +30,6 @@ AT_ONCE: Final = 5_000
 MINUTES: Final = 30
 FILES_EVERY: Final = 5.0
 """Seconds between two looks at the contract files."""
-
-REFUSED: Final = "the provider refused our credentials"
-"""How a worker's reason begins where it stopped the calls because of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contracted:
-    """What is known of a provider's contract: its limits and guarantees, or why they are not known."""
-
-    contract: Contract | None
-    guarantees: str
-    from_file: bool  #: as the file says now; else as the newest operation is pinned
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderLook:
-    """One provider."""
-
-    provider: Provider
-    contracted: Contracted
-    beat: Beat
-
-    @property
-    def name(self) -> str:
-        """What operations call it."""
-        return self.provider.contract
-
-    @property
-    def paused(self) -> bool:
-        """True while no call is made to it."""
-        return self.provider.state == "paused"
-
-    @property
-    def credentials_refused(self) -> bool:
-        """True where a worker stopped the calls because the provider refused our credentials."""
-        return self.paused and (self.provider.reason or "").startswith(REFUSED)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerLook:
-    """One worker, alive or not; `life` is None of one that left the list and leases behind."""
-
-    name: str
-    life: WorkerLife | None
-    alive: bool
-    holding: Holding | None
-
-
-@dataclass(frozen=True, slots=True)
-class Stations:
-    """All providers and workers at one moment."""
-
-    providers: tuple[ProviderLook, ...]
-    workers: tuple[WorkerLook, ...]
-    counted: bool  #: the figures hold what the journal says of the last half hour
-    taken_at: datetime
 
 
 class ProvidersReader:
@@ -128,16 +72,19 @@ class ProvidersReader:
         )
 
     def _providers(self) -> tuple[Provider, ...]:
-        """Return the providers; how many operations are open is counted only so often as it costs little."""
+        """Return the providers: first what is paused, then what is used, then what there is only a contract file of.
+
+        How many operations are open is counted only so often as it costs little.
+        """
         ledger = self._desk.ledger
         paused = ledger.store.paused()
         begun = ledger.clock.monotonic()
         before = {one.contract: one.reason for one in self._listed if one.state == "paused"}
         if begun >= self._list_again or paused != before:
             known = {provider.contract: provider for provider in ledger.store.providers()}
-            for name in self._files:
-                known.setdefault(name, Provider(name, "open"))
-            self._listed = tuple(known[name] for name in sorted(known))
+            unused = [Provider(name, "open") for name in sorted(self._files) if name not in known]
+            used = sorted(known.values(), key=lambda one: (one.state != "paused", one.contract))
+            self._listed = (*used, *unused)
             self._list_again = begun + SPARING * (ledger.clock.monotonic() - begun)
         return self._listed
 

@@ -184,8 +184,12 @@ class InboxScreen(ActingScreen):
             if why is not None:
                 refused = refused or why
                 continue
+            if action == "cancel" and not op.sent:
+                words = "take it back: nothing was sent"
+            said = f"{words}{self._choices(op) if action in ('resolve', 'reconcile') else ''}"
+            text.append(" · " if text else "")
             text.append(key, style="bold")
-            text.append(f" {words}{self._choices(op) if action in ('resolve', 'reconcile') else ''}  ")
+            text.append(f"\u00a0{said}".replace(" ", "\u00a0") if len(said) < 40 else f" {said}")
         if not text and refused is not None:
             text.append_text(line(f"look at it with Enter; {refused}", limit=200))
         return text
