@@ -184,9 +184,12 @@ class InboxScreen(ActingScreen):
             if why is not None:
                 refused = refused or why
                 continue
-            if action == "cancel" and not op.sent:
-                words = "take it back: nothing was sent"
-            said = f"{words}{self._choices(op) if action in ('resolve', 'reconcile') else ''}"
+            unsent = action == "cancel" and not op.sent
+            said = (
+                "take it back: nothing was sent"
+                if unsent
+                else f"{words}{self._choices(op) if action in ('resolve', 'reconcile') else ''}"
+            )
             text.append(" · " if text else "")
             text.append(key, style="bold")
             text.append(f"\u00a0{said}".replace(" ", "\u00a0") if len(said) < 40 else f" {said}")
