@@ -365,3 +365,12 @@ def _explaining(tx: Tx, plans: list[str]) -> Tx:
             return tx.cursor.fetchall()
 
     return Tx(Explaining(), tx.tongue, tx.known)
+
+
+@pytest.mark.parametrize("text", ["job:job_1,job", "job:job,job_1", "trace:000,00", "op_LISTED0", "task:t1,t2"])
+def test_what_several_values_mean_comes_once(ledger: Store, text: str) -> None:
+    """Each value has its own way through an index; a row that lies on two of them is one row."""
+    right = expected(ledger, parse(text), Sort.NEWEST)
+    assert right
+    assert list(ledger.queries.window(parse(text), Sort.NEWEST, now=NOW).operations) == right
+    assert ledger.queries.count(parse(text), now=NOW) == len(right)
