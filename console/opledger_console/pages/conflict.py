@@ -52,7 +52,7 @@ def _value(values: dict[str, Any], pointer: str) -> str | None:
 
 
 def rows(why: str, answers: Sequence[tuple[str, str]], options: Sequence[Option], width: int) -> tuple[Row, ...]:
-    """Return both answers, differing places first to be seen, and the choices below."""
+    """Return both answers with the places marked where they differ, and the choices below."""
     out = [*wrapped(why, width, "warn"), row("")]
     if not answers:
         out.append(row("no answer of the provider is kept", "dim"))
@@ -81,7 +81,8 @@ def _beside(
     left: tuple[str, str], right: tuple[str, str], found: tuple[Place, ...] | None, width: int
 ) -> Iterator[Row]:
     half = (width - 3) // 2
-    yield Row(((left[0], "head", half), ("", "dim", 1), (right[0], "head", 0)))
+    for a, b in zip_longest(_chopped(left[0], half), _chopped(right[0], half), fillvalue=""):
+        yield Row(((a, "head", half), ("", "dim", 1), (b, "head", 0)))
     if found is None:
         lines = zip_longest(block(laid_out(left[1])).plain.split("\n"), block(laid_out(right[1])).plain.split("\n"))
         pairs = [(one, other, one != other) for one, other in lines]
@@ -101,18 +102,22 @@ def _stacked(
 ) -> Iterator[Row]:
     if found is None:
         for title, text in (left, right):
-            yield from (row(title, "head"), *body_rows(text, width))
+            yield from (*wrapped(title, width, "head"), *body_rows(text, width))
         return
-    for title, values in (
-        (left[0], [(place, place.left) for place in found]),
-        (right[0], [(place, place.right) for place in found]),
-    ):
-        yield row(title, "head")
-        for place, value in values:
-            front = (MARK if place.differs else "  ") + BAR
-            for text in _chopped(_shown(place, value), max(width - len(front), 8)):
-                yield Row(((front + text, "mark" if place.differs else "data", 0),))
-                front = "  " + BAR
+    yield from (*wrapped(f"1 {left[0]}", width, "head"), *wrapped(f"2 {right[0]}", width, "head"))
+    for place in found:
+        if not place.differs:
+            yield from _marked("  ", _shown(place, place.left), "data", width)
+            continue
+        # Under each other, so that one look is enough: the answers as wholes would not fit on the screen.
+        yield from _marked("≠1", _shown(place, place.left), "mark", width)
+        yield from _marked("≠2", _shown(place, place.right), "mark", width)
+
+
+def _marked(mark: str, text: str, kind: Kind, width: int) -> Iterator[Row]:
+    for piece in _chopped(text, max(width - len(mark) - len(BAR), 8)):
+        yield Row(((mark + BAR + piece, kind, 0),))
+        mark = " " * len(mark)
 
 
 def _shown(place: Place, value: str | None) -> str:

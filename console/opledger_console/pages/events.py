@@ -102,7 +102,7 @@ def _deadline(event: Event) -> str:
 
 
 _WORDS: Final[Mapping[str, Callable[[Event], str | None]]] = {
-    "Submitted": lambda event: fact(event, "expectation") or f"for {fact(event, 'requested_by')}",
+    "Submitted": lambda event: fact(event, "expectation") or f"{fact(event, 'method')} {fact(event, 'url')}",
     "Approved": lambda event: event.reason,
     "Rejected": lambda event: event.reason,
     "Withdrawn": lambda event: event.reason,

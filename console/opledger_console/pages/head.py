@@ -48,8 +48,9 @@ def _ranked(head: Head, now: datetime, width: int) -> Iterator[tuple[int, Row]]:
     yield 0, _states(op, width)
     yield 3, Row((("id", "dim", LABEL), (_identity(op, width), "text", 0)))
     yield from _next(op, head, now, width)
-    if explanation is not None and explanation.blocked_by is not None:
-        blocked = explanation.blocked_by
+    blocked = None if explanation is None else explanation.blocked_by
+    plan = None if explanation is None else explanation.next
+    if blocked is not None and (plan is None or blocked.reason != plan.because):
         yield 1, Row((("held", "dim", LABEL), (f"{blocked.code}: {blocked.reason}", "warn", 0)))
     if op.attention is not None:
         yield 2, Row((("attn", "warn", LABEL), (_attention(op, now), "warn", 0)))
@@ -57,7 +58,7 @@ def _ranked(head: Head, now: datetime, width: int) -> Iterator[tuple[int, Row]]:
     if bars:
         yield 2, Row((("due", "dim", LABEL), *bars))
     yield 4, Row((("worker", "dim", LABEL), (_lease(op, now), "text", 0)))
-    if op.last_error:
+    if op.last_error and (op.attention is None or op.last_error != op.attention.reason):
         yield 6, Row((("error", "dim", LABEL), (op.last_error, "bad", 0)))
     keys = "  ".join(f"{key} {words}" for key, words in head.keys) or "nothing, but look"
     choices = ", ".join(option.choice.value for option in explanation.choices) if explanation is not None else ""
@@ -112,10 +113,19 @@ def _next(op: Operation, head: Head, now: datetime, width: int) -> Iterator[tupl
         yield 1, Row((("next", "dim", LABEL), (words, "strong", 0)))
     elif op.state in TERMINAL:
         yield 1, Row((("next", "dim", LABEL), ("nothing more happens by itself", "ended", 0)))
-    lines = list(wrapped(explanation.why, max(width - LABEL - 2, 20)))
+    lines = list(wrapped(_why(explanation.why), max(width - LABEL - 2, 20)))
     for place, line in enumerate(lines[:4]):
         label = "why" if place == 0 else ""
         yield (2 if place == 0 else 5 if place == 1 else 8), Row(((label, "dim", LABEL), (line.cells[0][0], "text", 0)))
+
+
+_AHEAD: Final = (". Next: ", ". Due now: ", ". Held up: ", ". For now: ", ". Waiting for a person: ")
+
+
+def _why(words: str) -> str:
+    """Return why it is where it is; what comes next stands in lines of its own, where it counts down."""
+    cut = max(words.rfind(mark) for mark in _AHEAD)
+    return words if cut < 0 else words[: cut + 1]
 
 
 def _attention(op: Operation, now: datetime) -> str:

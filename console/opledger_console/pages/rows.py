@@ -69,10 +69,10 @@ def _words(line: str, room: int) -> list[str]:
 
 def pairs(facts: Mapping[str, Any], width: int, *, indent: int = 0, seq: int | None = None) -> Iterator[Row]:
     """Return named facts, the value wrapped behind its name; what is None is left out."""
-    for name, value in facts.items():
-        if value is None:
-            continue
-        label = " " * indent + f"{name[:24]:<14}"
+    known = {name[:24]: value for name, value in facts.items() if value is not None}
+    longest = max(map(len, known), default=0)
+    for name, value in known.items():
+        label = " " * indent + name.ljust(max(longest, 12))
         room = max(width - len(label) - 1, LEAST)
         lines = [piece for line in block(str(value)).plain.split("\n") for piece in chop_cells(line, room) or [""]]
         for place, text in enumerate(lines or [""]):

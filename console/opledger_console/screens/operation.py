@@ -71,6 +71,7 @@ class OperationScreen(ActingScreen):
         self._tops: dict[str, int] = {}
         self._pages: dict[str, Found] = {}
         self._anew = 0
+        self._unfolding = False
         self._reader = Reader(desk, operation_id)
 
     def body(self) -> Iterable[Widget]:
@@ -107,6 +108,9 @@ class OperationScreen(ActingScreen):
         self.tab = found.tab
         self._pages[found.tab] = found
         self._show_page(found, self._tops.get(found.tab, 0) if turned else None)
+        if self._unfolding:
+            self._unfolding = False
+            self.query_one("#page", Sheet).lift()
         self._show_head()
 
     def not_found(self, question: Look, why: str) -> None:  # noqa: ARG002 - it is one operation
@@ -140,8 +144,9 @@ class OperationScreen(ActingScreen):
         self._show_tabs(found)
 
     def _show_tabs(self, found: Found) -> None:
-        note = f"event {found.operation.head_seq}{', following (L)' if self.following else ', L follows'}"
-        self.query_one(TabLine).show(found.tabs, self.tab or found.tab, note)
+        brief = "following" if self.following else "L follows"
+        note = f"event {found.operation.head_seq}, {brief}"
+        self.query_one(TabLine).show(found.tabs, self.tab or found.tab, note, brief)
 
     def _show_head(self) -> None:
         pane = self.query_one("#head", HeadSheet)
@@ -252,6 +257,7 @@ class OperationScreen(ActingScreen):
     def _toggled(self, message: Sheet.Toggled) -> None:
         tab = self.tab or ""
         self._opened[tab] = self._opened.get(tab, frozenset()) ^ {message.key}
+        self._unfolding = message.key in self._opened[tab]
         self.following = False
         self.action_look()
 

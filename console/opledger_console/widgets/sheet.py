@@ -104,7 +104,7 @@ class Sheet(ScrollView, can_focus=True, inherit_bindings=False):
         line = self._at - self.scroll_offset.y
         self._rows = tuple(rows)
         self._index()
-        self.virtual_size = Size(self.size.width, len(self._rows))
+        self.virtual_size = Size(self.scrollable_content_region.width, len(self._rows))
         if not self._seqs:
             self._at = 0
         elif follow:
@@ -198,13 +198,18 @@ class Sheet(ScrollView, can_focus=True, inherit_bindings=False):
         if self._seqs and height:
             self._scroll(min(max(top, self._at - height + 1), self._at))
 
+    def lift(self) -> None:
+        """Make room below the cursor, for what was opened there."""
+        if self._at - self.scroll_offset.y > self.size.height // 3:
+            self._scroll(self._at - self.size.height // 3)
+
     def _scroll(self, top: int) -> None:
         if top != self.scroll_offset.y:
             self.scroll_to(y=max(top, 0), animate=False, immediate=True, force=True)
 
     def on_resize(self) -> None:
         """Keep the virtual width in step, and the cursor on the screen."""
-        self.virtual_size = Size(self.size.width, len(self._rows))
+        self.virtual_size = Size(self.scrollable_content_region.width, len(self._rows))
         self.call_after_refresh(self.reveal)
 
     def on_focus(self) -> None:
@@ -220,7 +225,7 @@ class Sheet(ScrollView, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         """Draw one line of the screen."""
         self.drawn += 1
-        width, place = self.size.width, y + self.scroll_offset.y
+        width, place = self.scrollable_content_region.width, y + self.scroll_offset.y
         if place >= len(self._rows):
             return Strip.blank(width, self.rich_style)
         row = self._rows[place]

@@ -28,13 +28,13 @@ class TabLine(Static):
         super().__init__(markup=False)
         self._tabs: tuple[tuple[str, str], ...] = ()
         self._chosen = ""
-        self._note = ""
+        self._notes = ("", "")
         self._places: list[tuple[int, int, str]] = []
 
-    def show(self, tabs: Sequence[tuple[str, str]], chosen: str, note: str = "") -> None:
-        """Draw tabs (name and word), the chosen one, and a note behind them."""
-        if (tuple(tabs), chosen, note) != (self._tabs, self._chosen, self._note):
-            self._tabs, self._chosen, self._note = tuple(tabs), chosen, note
+    def show(self, tabs: Sequence[tuple[str, str]], chosen: str, note: str = "", brief: str = "") -> None:
+        """Draw tabs (name and word), the chosen one, and a note behind them, in brief where there is little room."""
+        if (tuple(tabs), chosen, (note, brief)) != (self._tabs, self._chosen, self._notes):
+            self._tabs, self._chosen, self._notes = tuple(tabs), chosen, (note, brief)
             self._draw()
 
     def on_resize(self) -> None:
@@ -54,8 +54,10 @@ class TabLine(Static):
             start = text.cell_len
             text.append(f" {words} ", style="bold reverse" if name == self._chosen else "")
             self._places.append((start, text.cell_len, name))
-        if self._note:
-            text.append(f"  {self._note}", style="dim")
+        room = self.size.width - text.cell_len - 2
+        note = next((words for words in self._notes if words and len(words) <= room), None)
+        if note is not None:
+            text.append(f"  {note}", style="dim")
         self.update(text)
 
     def on_click(self, event: events.Click) -> None:
