@@ -15,7 +15,7 @@ from textual.screen import Screen
 from opledger.config import Settings
 from opledger.errors import OpledgerError
 from opledger_console import themes
-from opledger_console.desk import Desk
+from opledger_console.desk import Desk, trace
 from opledger_console.messages import LedgerAway, Opened, OverviewTaken
 from opledger_console.screens.audit import AuditScreen
 from opledger_console.screens.base import LedgerScreen
@@ -128,9 +128,11 @@ class ConsoleApp(App[int]):
 
     def _fatal_error(self) -> None:
         """End without Textual's traceback: it prints local variables, and one of them may be a secret."""
+        error = self._exception
+        words = "" if error is None else f" ({trace.write_down(error)})"
         self.bell()
         self._close_messages_no_wait()
-        self.exit(1, message="The console met an error and has ended; opledger list and explain show the same.")
+        self.exit(1, message=f"The console met an error and has ended{words}; opledger list and explain show the same.")
 
 
 def _making(screen: type[LedgerScreen], desk: Desk) -> Callable[[], Screen[Any]]:

@@ -22,6 +22,8 @@ from opledger_console.desk import Desk
 from opledger_console.verdicts import Verdict
 from opledger_console.views import short_id
 
+__all__ = ["CancelFacts", "Choices", "Deed", "Outcome"]  # and the functions below
+
 
 @dataclass(frozen=True, slots=True)
 class Deed:

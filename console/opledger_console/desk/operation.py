@@ -42,6 +42,10 @@ TABS: Final[tuple[tuple[str, str], ...]] = (
 """Every tab: its name in `Opened`, and the word on it. The first one is there only where a promise was broken."""
 
 
+_EXPLAINED: Final = frozenset({"conflict", "result"})
+"""Tabs that show more than the record and its journal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What the page wants to know."""
@@ -76,6 +80,7 @@ class Reader:
         self._findings: list[Finding] = []
         self._review: dict[str, Any] | None = None
         self._packet: tuple[int, int, str] | None = None  # asked for by, made at event, text
+        self._made: tuple[object, tuple[Row, ...]] = (None, ())
 
     def look(self, wanted: Look) -> Found:
         """Read what is new, and make the rows. Raises UnknownOperation, Refused, StoreUnavailable."""
@@ -89,8 +94,11 @@ class Reader:
         tab = wanted.tab if wanted.tab in dict(tabs) else None
         if tab is None:
             tab = "conflict" if broken and op.state is State.CONTRACT_VIOLATION else "timeline"
-        rows = self._rows(tab, op, explanation, wanted)
-        return Found(op, explanation, unexplained, ledger.clock.now(), tab, tabs, rows)
+        # Others write all the time, and a page of ten thousand events is not made anew for each of their events.
+        key = (tab, op, wanted.opened, wanted.width, wanted.anew, explanation if tab in _EXPLAINED else None)
+        if self._made[0] != key:
+            self._made = (key, self._rows(tab, op, explanation, wanted))
+        return Found(op, explanation, unexplained, ledger.clock.now(), tab, tabs, self._made[1])
 
     def _read(self, op: Operation) -> None:
         """Read the events that came since the last look."""

@@ -12,6 +12,8 @@ from opledger.rules.model import Operation
 from opledger.store.values import Sort
 from opledger_console.views import Detail
 
+__all__ = ["Sort"]  # and what is defined here
+
 PAGE: Final = 200
 ARRIVING: Final = 200
 """New rows that are let in at once; where more have come, the list is read anew from its top."""
@@ -28,6 +30,17 @@ class Order:
     wanted: Wanted
     sort: Sort
     generation: int = 0  #: counts questions, so that an answer to an earlier one can be told
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is read: the first page of an order, or what is on the screen once more."""
+
+    order: Order
+    begin: bool
+    ids: tuple[str, ...] = ()
+    top: Operation | None = None
+    enter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,13 @@ class Fresh:
     newer: int  #: rows before the first one that is held; capped
     overtaken: bool  #: so many have come that the list must be read anew
     now: datetime
+
+
+def answer(ledger: Reading, question: Question) -> First | Fresh:
+    """Read what a question asks for."""
+    if question.begin:
+        return first(ledger, question.order)
+    return fresh(ledger, question.order, question.ids, question.top, enter=question.enter)
 
 
 def first(ledger: Reading, order: Order) -> First:

@@ -18,7 +18,7 @@ from textual.widgets import Static
 from textual.worker import Worker, WorkerState
 
 from opledger.errors import OpledgerError, StoreUnavailable
-from opledger_console.desk import Desk
+from opledger_console.desk import Desk, trace
 from opledger_console.messages import Gathered, LedgerAway, NotGathered, OverviewTaken
 from opledger_console.views import Overview
 from opledger_console.widgets.frame import AttentionStrip, FrameLine
@@ -43,6 +43,7 @@ class LedgerScreen(Screen[None]):
         self.overview: Overview | None = None
         self.away: str | None = None
         self._again = False
+        self._failed = ""
 
     # --- what a screen says of itself ---------------------------------------------------------------------------
 
@@ -133,6 +134,7 @@ class LedgerScreen(Screen[None]):
 
     @on(Gathered)
     def _gathered(self, message: Gathered) -> None:
+        self._failed = ""
         if self.stays(message.question):
             self.paint(message.question, message.found)
             self.refresh_bindings()
@@ -146,12 +148,11 @@ class LedgerScreen(Screen[None]):
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Look again if somebody asked meanwhile; say so where a thread met what nobody expected."""
-        if event.state is WorkerState.ERROR:
-            # Only its kind: the text of an unexpected error may hold what no screen may show.
-            self.say(
-                f"reading failed unexpectedly ({type(event.worker.error).__name__}); what you see may be old",
-                severity="error",
-            )
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            words = trace.write_down(event.worker.error)
+            if words != self._failed:  # once, not once a second
+                self._failed = words
+                self.say(f"reading failed, what you see may be old: {words}", severity="error", timeout=30)
         if event.worker.group == "look" and event.worker.is_finished and self._again and self.is_current:
             self.call_later(self.action_look)
 

@@ -9,8 +9,8 @@ from textual import on, work
 from textual.message import Message
 
 from opledger.errors import OpledgerError, StoreUnavailable
-from opledger.ledger.bulk import Outcome
 from opledger_console.desk import deeds
+from opledger_console.desk.deeds import Outcome
 from opledger_console.dialogs.bulk import BulkDialog, BulkOutcome, BulkReport, Prospect
 from opledger_console.messages import LedgerAway
 from opledger_console.screens.acting import GRACE, ActingScreen, SheetRefused

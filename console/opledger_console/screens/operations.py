@@ -16,12 +16,12 @@ from textual.widgets import Static
 from opledger.errors import OpledgerError, StoreUnavailable
 from opledger.rules.filters import FilterWrong, Wanted, matches, parse
 from opledger.rules.model import Operation
-from opledger.store.values import Sort
 from opledger_console import columns
 from opledger_console.desk import Desk
 from opledger_console.desk import operations as reading
+from opledger_console.desk.operations import Sort
 from opledger_console.messages import Chosen, LedgerAway, MoreWanted
-from opledger_console.screens.bulk import BulkScreen
+from opledger_console.screens.marking import MarkingScreen
 from opledger_console.text import block
 from opledger_console.views import Detail, Look, TimeStyle
 from opledger_console.widgets.detail import DetailPane
@@ -38,17 +38,6 @@ _WORDS: Final = {
     Sort.NEXT: "next action first",
     Sort.STATE: "by state",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is read: the first page of an order, or what is on the screen once more."""
-
-    order: reading.Order
-    begin: bool
-    ids: tuple[str, ...] = ()
-    top: Operation | None = None
-    enter: bool = False
 
 
 @dataclass
@@ -75,30 +64,18 @@ class Explained(Message):
     detail: Detail
 
 
-@dataclass
-class AllMarked(Message):
-    """The ids of everything that matched when it was asked."""
-
-    order: reading.Order
-    ids: tuple[str, ...]
-
-
-class OperationsScreen(BulkScreen):
+class OperationsScreen(MarkingScreen):
     """Mode 2."""
 
     TITLE_WORDS = "Operations"
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "anew", "read anew", show=False, id="list.anew"),
         Binding("slash", "filter", "filter", key_display="/", id="list.filter"),
         Binding("s", "sort", "sort", id="list.sort"),
         Binding("F", "freeze", "freeze", id="list.freeze"),
-        Binding("space", "mark", "mark", id="list.mark", show=False),
-        Binding("m", "mark_to", "mark to here", show=False, id="list.mark_to"),
-        Binding("M", "mark_all", "mark all that match", show=False, id="list.mark_all"),
-        Binding("i", "invert", "invert marks", show=False, id="list.invert"),
         Binding("w", "wide", "wide", show=False, id="list.wide"),
         Binding("t", "time", "time format", show=False, id="list.time"),
-        Binding("f", "views", "saved views", show=False, id="list.views"),
         Binding("left_square_bracket", "history(-1)", "view before", show=False, key_display="[", id="list.before"),
         Binding("right_square_bracket", "history(1)", "view after", show=False, key_display="]", id="list.after"),
         Binding("home,g", "first", "first", show=False, id="list.first"),
@@ -107,13 +84,14 @@ class OperationsScreen(BulkScreen):
     ]
     DEFAULT_CSS = """
     OperationsScreen DetailPane { height: 9; border-top: none; background: $surface; }
-    OperationsScreen #note { height: 1; text-wrap: nowrap; text-overflow: ellipsis; color: $text-muted; padding: 0 1; background: $panel; }
+    OperationsScreen #note { height: 1; text-wrap: nowrap; text-overflow: ellipsis; padding: 0 1; }
+    OperationsScreen #note { color: $text-muted; background: $panel; }
     OperationsScreen.-away OperationsTable, OperationsScreen.-away DetailPane { opacity: 50%; }
     """
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self.look, self._order = _restored(desk.memory.prefs.last)
+        self.look, self.order = _restored(desk.memory.prefs.last)
         self._history: list[Look] = [self.look]
         self._at = 0
         self._begun: reading.Order | None = None  #: the order whose first page is shown
@@ -131,7 +109,7 @@ class OperationsScreen(BulkScreen):
 
     def on_mount(self) -> None:
         """Dress the list as it was left, and begin."""
-        self._table.focus()
+        self.table.focus()
         self._dress()
         super().on_mount()
         if self.desk.memory.trouble is not None:
@@ -142,44 +120,35 @@ class OperationsScreen(BulkScreen):
         super().on_resize(event)
         self.query_one(DetailPane).display = event.size.height >= 30
 
-    @property
-    def _table(self) -> OperationsTable:
-        return self.query_one(OperationsTable)
-
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def question(self) -> Question:
+    def question(self) -> reading.Question:
         """Ask for the first page of a new order, else for what is on the screen."""
-        table = self._table
-        if self._begun != self._order:
-            return Question(self._order, begin=True)
+        table = self.table
+        if self._begun != self.order:
+            return reading.Question(self.order, begin=True)
         top = table.rows[0] if table.rows and not table.more_above else None
         enter = table.follows and not table.held
-        return Question(self._order, False, table.visible_ids(), top, enter)
+        return reading.Question(self.order, False, table.visible_ids(), top, enter)
 
-    def stays(self, question: Question) -> bool:
+    def stays(self, question: reading.Question) -> bool:
         """An answer is wanted as long as the order is the same; rows that have moved on are found by their ids."""
-        return question.order == self._order
+        return question.order == self.order
 
-    def gather(self, question: Question) -> reading.First | reading.Fresh:
+    def gather(self, question: reading.Question) -> reading.First | reading.Fresh:
         """Read it."""
-        ledger = self.desk.ledger
-        if question.begin:
-            return reading.first(ledger, question.order)
-        return reading.fresh(ledger, question.order, question.ids, question.top, enter=question.enter)
+        return reading.answer(self.desk.ledger, question)
 
-    def paint(self, question: Question, found: reading.First | reading.Fresh) -> None:
+    def paint(self, question: reading.Question, found: reading.First | reading.Fresh) -> None:
         """Show it."""
-        table = self._table
+        table = self.table
         if isinstance(found, reading.First):
             self._begun, self._searched_to, self._newer = question.order, found.searched_to, 0
             table.held = question.order.sort is not Sort.NEWEST
             table.reset(found.rows, found.now, more=found.more, cursor=table.cursor_id)
             self._count_matches(question.order)
         else:
-            table.update_rows(
-                found.rows, question.ids, found.now, lambda op: matches(op, self._order.wanted, found.now)
-            )
+            table.update_rows(found.rows, question.ids, found.now, lambda op: matches(op, self.order.wanted, found.now))
             self._newer = found.newer
             if found.overtaken:
                 self._begin_again()
@@ -187,34 +156,30 @@ class OperationsScreen(BulkScreen):
                 table.arrive(found.arrivals)
             elif not table.rows and question.top is None and question.order.sort is Sort.NEWEST:
                 self._begin_again()
-        self._note()
+        self.comment()
 
-    def not_found(self, question: Question, why: str) -> None:
+    def not_found(self, question: reading.Question, why: str) -> None:
         """Say why there is nothing."""
-        self._table.give_up_more()
+        self.table.give_up_more()
         super().not_found(question, why)
 
     def tick(self) -> None:
         """Countdowns move on by reading what is on the screen: the worker's plan may have moved, too."""
         self.action_look()
 
-    def action_look(self) -> None:
-        """Look again; asked for by a key, also for the order of the rows."""
-        super().action_look()
-
-    def key_r(self) -> None:
+    def action_anew(self) -> None:
         """Read the list anew, in its order as it is now."""
         self._begin_again()
 
     def _begin_again(self) -> None:
-        self._order = replace(self._order, generation=self._order.generation + 1)
+        self.order = replace(self.order, generation=self.order.generation + 1)
         self.action_look()
 
     @on(MoreWanted)
     def _page(self, message: MoreWanted) -> None:
-        rows = self._table.rows
+        rows = self.table.rows
         if rows:
-            self._read_page(self._order, rows[0] if message.backwards else rows[-1], backwards=message.backwards)
+            self._read_page(self.order, rows[0] if message.backwards else rows[-1], backwards=message.backwards)
 
     @work(thread=True, group="page", exit_on_error=False)
     def _read_page(self, order: reading.Order, beside: Operation, *, backwards: bool) -> None:
@@ -222,14 +187,14 @@ class OperationsScreen(BulkScreen):
             found = reading.page(self.desk.ledger, order, beside, backwards=backwards)
         except StoreUnavailable as error:
             self.post_message(LedgerAway(error.message))
-            self.call_later(self._table.give_up_more)
+            self.call_later(self.table.give_up_more)
         else:
             self.post_message(PageRead(order, found, backwards))
 
     @on(PageRead)
     def _add_page(self, message: PageRead) -> None:
         if message.order == self._begun:
-            self._table.extend(message.found.rows, more=message.found.more, backwards=message.backwards)
+            self.table.extend(message.found.rows, more=message.found.more, backwards=message.backwards)
             if message.found.searched_to is not None:
                 self._searched_to = message.found.searched_to
 
@@ -244,15 +209,15 @@ class OperationsScreen(BulkScreen):
 
     @on(Counted)
     def _counted(self, message: Counted) -> None:
-        if message.order == self._order:
+        if message.order == self.order:
             self._count = message.count
-            self._note()
+            self.comment()
 
     # --- the operation under the cursor -------------------------------------------------------------------------
 
     def subject(self) -> Operation | None:
         """The operation under the cursor."""
-        return self._table.chosen
+        return self.table.chosen
 
     @on(Chosen)
     def _moved(self, message: Chosen) -> None:
@@ -265,8 +230,8 @@ class OperationsScreen(BulkScreen):
             self._resting = self.set_timer(RESTING, self._explain_chosen)
 
     def _explain_chosen(self) -> None:
-        if self._table.cursor_id is not None:
-            self._explain(self._table.cursor_id)
+        if self.table.cursor_id is not None:
+            self._explain(self.table.cursor_id)
 
     @work(thread=True, group="detail", exclusive=True, exit_on_error=False)
     def _explain(self, operation_id: str) -> None:
@@ -279,27 +244,30 @@ class OperationsScreen(BulkScreen):
 
     @on(Explained)
     def _explained(self, message: Explained) -> None:
-        if message.detail.operation.operation_id == self._table.cursor_id:
+        if message.detail.operation.operation_id == self.table.cursor_id:
             self.query_one(DetailPane).show(message.detail)
 
     # --- what is shown ------------------------------------------------------------------------------------------
 
-    def show_look(self, look: Look, *, remember: bool = True) -> None:
-        """Show another filter and order. Raises FilterWrong."""
+    def show_look(self, look: Look) -> None:
+        """Show another filter and order, and keep it in the history. Raises FilterWrong."""
+        self._turn_to(look)
+        del self._history[self._at + 1 :]
+        self._history.append(look)
+        self._at = len(self._history) - 1
+
+    def _turn_to(self, look: Look) -> None:
         wanted, sort = parse(look.text), _sort(look.sort)
         self.look = look
-        self._order = reading.Order(wanted, sort, self._order.generation + 1)
+        self.order = reading.Order(wanted, sort, self.order.generation + 1)
         self._count = None
-        if remember:
-            del self._history[self._at + 1 :]
-            self._history.append(look)
-            self._at = len(self._history) - 1
         self.desk.memory.remember(last=look)
         self.action_look()
-        self._note()
+        self.comment()
 
-    def _note(self) -> None:
-        overview, table, order = self.overview, self._table, self._order
+    def comment(self) -> None:
+        """Draw the line that says what is shown."""
+        overview, table, order = self.overview, self.table, self.order
         words = []
         if order.wanted == Wanted():
             words.append(f"{overview.total if overview else len(table.rows):,} operations")
@@ -327,12 +295,12 @@ class OperationsScreen(BulkScreen):
     def _dress(self) -> None:
         prefs = self.desk.memory.prefs
         names = [name for name in self.desk.settings.console.columns if name in columns.NAMES]
-        self._table.dress(names=names, wide=prefs.wide, style=prefs.time)
+        self.table.dress(names=names, wide=prefs.wide, style=prefs.time)
 
     def action_filter(self) -> None:
         """Type a filter."""
         bar = self.query_one(FilterBar)
-        seen = self._table.rows
+        seen = self.table.rows
         counts = self.overview.counts if self.overview is not None else {}
         bar.vocabulary = {
             "state": tuple(counts),
@@ -346,27 +314,27 @@ class OperationsScreen(BulkScreen):
 
     @on(FilterBar.Applied)
     def _filtered(self, message: FilterBar.Applied) -> None:
-        self._table.focus()
+        self.table.focus()
         if message.text != self.look.text:
             self.show_look(Look(message.text, self.look.sort))
 
     @on(FilterBar.Left)
     def _not_filtered(self) -> None:
-        self._table.focus()
+        self.table.focus()
 
     def action_sort(self) -> None:
         """Go to the next order."""
         sorts = list(Sort)
-        after = sorts[(sorts.index(self._order.sort) + 1) % len(sorts)]
+        after = sorts[(sorts.index(self.order.sort) + 1) % len(sorts)]
         self.show_look(Look(self.look.text, after.value))
 
     def action_freeze(self) -> None:
         """Hold the rows where they are, while what they say goes on changing; or let them move again."""
-        table = self._table
+        table = self.table
         table.held = not table.held
-        if not table.held and self._order.sort is Sort.NEWEST:
+        if not table.held and self.order.sort is Sort.NEWEST:
             self.action_look()
-        self._note()
+        self.comment()
 
     def action_wide(self) -> None:
         """Show every column that fits beside a short last one, or the other way round."""
@@ -383,7 +351,7 @@ class OperationsScreen(BulkScreen):
 
     def action_first(self) -> None:
         """Go to the top, and follow it."""
-        table = self._table
+        table = self.table
         if self._newer or table.more_above:
             table.cursor_id = None
             self._begin_again()
@@ -392,16 +360,16 @@ class OperationsScreen(BulkScreen):
             table.scroll_to(y=0, animate=False, immediate=True, force=True)
             if table.rows:
                 table.put_cursor_on(table.rows[0].operation_id)
-        self._note()
+        self.comment()
 
     def action_last(self) -> None:
         """Go to the last row that has been read; more are read from there."""
-        self._table.last()
+        self.table.last()
 
     def action_back(self) -> None:
         """Take marks away, then the filter."""
-        if self._table.unmark():
-            self._note()
+        if self.table.unmark():
+            self.comment()
         elif self.look.text:
             self.show_look(Look("", self.look.sort))
 
@@ -410,91 +378,7 @@ class OperationsScreen(BulkScreen):
         at = self._at + by
         if 0 <= at < len(self._history):
             self._at = at
-            self.show_look(self._history[at], remember=False)
-
-    def save_view(self, name: str) -> None:
-        """Keep what is shown under a name."""
-        trouble = self.desk.memory.remember(views={**self.desk.memory.prefs.views, name: self.look})
-        self.say(trouble or f"saved as {name}; f lists the saved views")
-
-    def open_view(self, name: str) -> None:
-        """Show a saved view."""
-        look = self.desk.memory.prefs.views.get(name)
-        if look is None:
-            self.say(f"there is no view {name}; :save {name} makes one of what is shown", severity="warning")
-            return
-        try:
-            self.show_look(look)
-        except FilterWrong as error:
-            self.say(error.message, severity="warning")
-
-    def action_views(self) -> None:
-        """Choose a saved view."""
-        from opledger_console.dialogs.viewmenu import ViewMenu
-
-        views = self.desk.memory.prefs.views
-        if not views:
-            self.say("no view is saved yet; :save NAME keeps the filter and order that are shown")
-            return
-        entries = tuple((name, f"{look.text or 'everything'}  ({look.sort})") for name, look in sorted(views.items()))
-        self.app.push_screen(ViewMenu(entries), self._view_chosen)
-
-    def _view_chosen(self, name: str | None) -> None:
-        if name is not None:
-            self.open_view(name)
-
-    # --- marks --------------------------------------------------------------------------------------------------
-
-    def marked(self) -> tuple[str, ...]:
-        """The operations that are marked."""
-        return tuple(sorted(self._table.marks, reverse=True))
-
-    def unmark(self) -> None:
-        """Take all marks away."""
-        self._table.unmark()
-        self._note()
-
-    def action_mark(self) -> None:
-        """Mark the operation under the cursor, and go to the next one."""
-        self._table.toggle_mark()
-        self._table.action_move(1)
-        self._marks_changed()
-
-    def action_mark_to(self) -> None:
-        """Mark from the nearest mark to the cursor."""
-        self._table.mark_to_cursor()
-        self._marks_changed()
-
-    def action_invert(self) -> None:
-        """Mark what is not marked, and the other way round."""
-        self._table.invert_marks()
-        self._marks_changed()
-
-    def action_mark_all(self) -> None:
-        """Mark everything that matches now, also what is not on the screen; what matches later is not among it."""
-        self._mark_all(self._order)
-
-    @work(thread=True, group="marks", exclusive=True, exit_on_error=False)
-    def _mark_all(self, order: reading.Order) -> None:
-        try:
-            self.post_message(AllMarked(order, reading.frozen(self.desk.ledger, order)))
-        except OpledgerError as error:
-            self.post_message(LedgerAway(error.message))
-
-    @on(AllMarked)
-    def _all_marked(self, message: AllMarked) -> None:
-        if message.order != self._order:
-            return
-        if len(message.ids) > reading.MARKED:
-            self.say(f"more than {reading.MARKED:,} match; narrow the filter before marking all", severity="warning")
-            return
-        self._table.marks = set(message.ids)
-        self._table.repaint()
-        self._marks_changed()
-
-    def _marks_changed(self) -> None:
-        self._note()
-        self.refresh_bindings()
+            self._turn_to(self._history[at])
 
 
 def _sort(name: str) -> Sort:
