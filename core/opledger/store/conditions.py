@@ -148,8 +148,7 @@ class Conditions:
         tags = self.quiet(o.tags)
         found = self.tongue.member(tags, self.binds.text(name))
         exact = found == self.binds.text(value) if equals else found.is_not(None)
-        if self.tongue.kind != "sqlite":
-            return exact
         # Reading JSON is slow; most rows are told apart by a piece of text that every fitting one has.
         piece = encoding.to_json({name: value})[1:-1] if equals else encoding.to_json(name) + ":"
-        return and_(func.instr(tags, self.binds.text(piece)) > 0, exact)
+        within = func.instr if self.tongue.kind == "sqlite" else func.strpos
+        return and_(within(tags, self.binds.text(piece)) > 0, exact)

@@ -88,7 +88,7 @@ class Search:
         self, sort: Sort, *, start: Place | None = None, backwards: bool = False, most: int
     ) -> tuple[list[str], int | None]:
         """Up to `most` ids from `start` on, away from it, and since when was searched (None: all of it)."""
-        if self._sources.impossible:
+        if self._sources.empty(sort):
             return [], None
         natural = self._sources.natural(sort)
         if natural is not None and self._sources.left(natural) == frozenset():

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ClauseElement, Column, ColumnElement, bindparam, func, select
 
 from opledger.rules.filters import Key, Term, Wanted
-from opledger.rules.model import State
+from opledger.rules.model import TERMINAL, State
 from opledger.store.conditions import SPAN, Binds, Conditions
 from opledger.store.encoding import storable
 from opledger.store.statements import Recipe, Tongue, Tx
@@ -79,6 +79,10 @@ class Sources:
         return not self._states or any(
             not term.negated and term.values and not any(map(storable, term.values)) for term in self._terms
         )
+
+    def empty(self, sort: Sort) -> bool:
+        """Whether a sort certainly shows nothing: what has ended has no deadline."""
+        return self.impossible or (sort is Sort.DEADLINE and TERMINAL.issuperset(map(State, self._states)))
 
     @cached_property
     def _states(self) -> list[str]:

@@ -263,6 +263,14 @@ def test_what_no_index_knows_is_searched_among_the_newest_and_said(
             assert ledger.queries.ids(wanted, now=NOW, most=99) == tuple(op.operation_id for op in right)
 
 
+def test_what_has_ended_is_not_searched_for_deadlines(ledger: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty list that says it may not be complete would make somebody look for what cannot be."""
+    for limit in ("SEARCHED", "DRIVEN", "AHEAD"):
+        monkeypatch.setattr(listing, limit, 2)
+    window = ledger.queries.window(parse("state:ended tag:team"), Sort.DEADLINE, now=NOW)
+    assert window == Window((), more=False, searched_to=None)
+
+
 def test_a_source_may_reach_further_back_than_the_newest(ledger: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five of a rare contract are spread over more operations than the newest ten; all five are looked at."""
     monkeypatch.setattr(listing, "SEARCHED", 6)
