@@ -49,7 +49,7 @@ def event(seq: int, kind: str, to: str | None = None, *, at: datetime | None = N
 
 def read(seq: int, done: float | None = None, word: str = "running", **more: Any) -> Event:
     """A status read that changed nothing."""
-    progress = {} if done is None else {"progress": {"completed": done, "total": 10}}
+    progress: dict[str, Any] = {} if done is None else {"progress": {"completed": done, "total": 10}}
     return event(seq, "Observed", remote_state=word, means="running", **progress, **more)
 
 

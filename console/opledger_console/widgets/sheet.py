@@ -102,8 +102,9 @@ class Sheet(ScrollView, can_focus=True, inherit_bindings=False):
         held = self._anchor(self._at)
         kept = None if held is None else (self._seqs[held], self._at - self._firsts[held])
         line = self._at - self.scroll_offset.y
-        self._rows = tuple(rows)
-        self._index()
+        if rows is not self._rows:
+            self._rows = tuple(rows)
+            self._index()
         self.virtual_size = Size(self.scrollable_content_region.width, len(self._rows))
         if not self._seqs:
             self._at = 0
