@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from opledger_console.dialogs.base import Head, head_of
 from opledger_console.dialogs.deciding import Deciding, due
+from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Piece
 from opledger_console.dialogs.parts import Alternatives
 from opledger_console.verdicts import Verdict

@@ -10,8 +10,9 @@ from typing import Any, Final
 from opledger.rules import jsontext
 from opledger.rules.model import Operation
 from opledger.rules.shapes import Json
-from opledger_console.dialogs.base import Clock, Head, head_of
+from opledger_console.dialogs.base import Clock
 from opledger_console.dialogs.deciding import Deciding, due, titled
+from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Piece
 from opledger_console.verdicts import Verdict
 from opledger_console.views import span

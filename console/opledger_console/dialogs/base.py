@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar, Final, Literal, TypeVar
 
-from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from opledger.rules.model import Operation
+from opledger_console.dialogs.heads import Head, drawn
 from opledger_console.dialogs.lines import Lines, Piece
-from opledger_console.dialogs.parts import Alternatives, Field, FieldInput, FieldName, Press
+from opledger_console.dialogs.parts import Alternatives, Field, FieldInput, FieldName, Foot, Lack, Press
 from opledger_console.text import block, line
-from opledger_console.views import GLYPHS, short_id
+
+__all__ = ["Clock", "Dialog", "Head"]
 
 Result = TypeVar("Result")
 Clock = Callable[[], float]
@@ -37,48 +35,6 @@ DEAF: Final = 0.3
 
 LEAST: Final = (60, 15)
 """In a smaller window nothing can be decided: not everything could be read."""
-
-TAIL: Final = 6
-"""How many last characters of an id are typed to confirm, and shown of a fingerprint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """What is still missing, in words, and the field that wants it."""
-
-    words: str
-    field: FieldName | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What is decided, about what; only `name` and `state` may come from outside."""
-
-    verb: str  #: our word
-    subject: str
-    name: str = ""
-    state: str = ""
-    fingerprint: str = ""
-    version: int | None = None
-    lapses: str = ""  #: our words
-
-
-def head_of(verb: str, op: Operation, fingerprint: str | None = None) -> Head:
-    """Return the head of a dialog about one operation."""
-    state = f"{GLYPHS[op.state]} {op.state.value}"
-    seen = op.request_fingerprint if fingerprint is None else fingerprint
-    return Head(verb, short_id(op.operation_id), op.contract, state, seen[-TAIL:], op.version)
-
-
-class Foot(Vertical):
-    """What stands below the content; tells its dialog when it has grown."""
-
-    class Grown(Message):
-        """It has another height."""
-
-    def on_resize(self) -> None:
-        """Tell."""
-        self.post_message(self.Grown())
 
 
 class Dialog(ModalScreen[Result]):
@@ -174,7 +130,9 @@ class Dialog(ModalScreen[Result]):
                 with Horizontal(id="buttons"):
                     yield Press(self.keep_word, id="keep")
                     if self.confirm_word is not None:
-                        yield Press(self.confirm_word, id="confirm", variant="error" if self.harmful else "default")
+                        confirm = Press(self.confirm_word, id="confirm", variant="error" if self.harmful else "default")
+                        confirm.disabled = True  # not even the first picture may show it awake
+                        yield confirm
                 yield Static("", id="countdown", markup=False)
                 take_back = Press("Take it back", id="take-back")
                 take_back.can_focus = False
@@ -205,31 +163,20 @@ class Dialog(ModalScreen[Result]):
 
     def on_resize(self) -> None:
         """Show a notice instead where the window is too small to read in."""
+        grown = self.has_class("-small") and not self.too_small
         self.set_class(self.too_small, "-small")
         self.set_class(self.size.height < 20, "-short")
         if self.too_small:
             self.take_back()
+        if grown:  # what had the focus was hidden and has lost it
+            self.call_after_refresh(self.set_focus, self.query_one("#keep"))
         self.refresh_foot()
 
     def show_head(self) -> None:
         """Draw the two lines of the head: ids first, so that no name can push them out."""
-        head = self.head()
-        first = Text(f"{head.verb} ", no_wrap=True, overflow="ellipsis", end="")
-        first.append_text(line(head.subject, limit=60, style="bold"))
-        if head.name:
-            first.append("  ")
-            first.append_text(line(head.name, limit=80))
-        facts = Text(no_wrap=True, overflow="ellipsis", end="")
-        facts.append_text(line(head.state, limit=30))
-        if head.fingerprint:
-            facts.append("  fingerprint …")
-            facts.append_text(line(head.fingerprint, limit=TAIL * 10, style="bold"))
-        if head.lapses:
-            facts.append(f"  {head.lapses}", style="bold")
-        if head.version is not None:
-            facts.append(f"  v{head.version}")
-        self.query_one("#head", Static).update(first)
-        self.query_one("#facts", Static).update(facts)
+        first, facts = drawn(self.head())
+        self.query_one("#head", Static).update(first, layout=False)
+        self.query_one("#facts", Static).update(facts, layout=False)
         self.query_one("#facts", Static).display = bool(facts)
 
     def _content(self, width: int) -> Sequence[Piece]:
@@ -315,7 +262,7 @@ class Dialog(ModalScreen[Result]):
         if self.is_mounted:
             self.query_one(Lines).rebuild()
             self.refresh_foot()
-            self.query_one("#keep").focus()
+            self.set_focus(self.query_one("#keep"))
 
     def _deafen(self) -> None:
         self._deaf_until = self._clock() + DEAF
@@ -347,26 +294,28 @@ class Dialog(ModalScreen[Result]):
             self._phase = "form"
         self.refresh_foot()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go on to the next field, and from the last one to the safe button: Enter never confirms here."""
-        event.stop()
-        shown = [widget for widget in self.focus_chain if isinstance(widget, FieldInput)]
-        after = shown[shown.index(event.input) + 1 :] if event.input in shown else []
-        (after[0] if after else self.query_one("#keep")).focus()
-
     def on_alternatives_changed(self, event: Alternatives.Changed) -> None:
         """Look again at what is missing."""
         event.stop()
         self.refresh_foot()
 
+    def action_after_field(self) -> None:
+        """Go on to the next field, and from the last one to the safe button: Enter never confirms in a field."""
+        fields = [widget for widget in self.focus_chain if isinstance(widget, FieldInput)]
+        if not self.deaf and self.focused in fields:
+            after = fields[fields.index(self.focused) + 1 :]
+            self.set_focus(after[0] if after else self.query_one("#keep"))
+
     def action_next_field(self) -> None:
         """Go to what is missing, or to the button that is awake now."""
+        if self.deaf:
+            return
         wanted = next((lack.field for lack in self.lacks() if lack.field is not None), None)
         confirm = next(iter(self.query("#confirm").results(Press)), None)
         if wanted is not None:
-            self.query_one(f"#{wanted}").focus()
+            self.set_focus(self.query_one(f"#{wanted}"))
         elif confirm is not None and not confirm.disabled and self.focused is not confirm:
-            confirm.focus()
+            self.set_focus(confirm)
         else:
             self.focus_next()
 
@@ -374,7 +323,7 @@ class Dialog(ModalScreen[Result]):
         """Go to the button beside."""
         awake = [widget for widget in self.focus_chain if isinstance(widget, Press)]
         if self.focused in awake:
-            awake[(awake.index(self.focused) + step) % len(awake)].focus()
+            self.set_focus(awake[(awake.index(self.focused) + step) % len(awake)])
 
     def action_scroll_by(self, step: int) -> None:
         """Scroll the content by a line, wherever the focus is."""
@@ -405,7 +354,7 @@ class Dialog(ModalScreen[Result]):
         if self._phase == "form" and self.second_question() is not None:
             self._phase = "again"
             self._deafen()
-            self.query_one("#keep").focus()
+            self.set_focus(self.query_one("#keep"))
             self.refresh_foot()
             return
         decided = self.result()
@@ -434,19 +383,14 @@ class Dialog(ModalScreen[Result]):
         if not self.sending:
             return
         self._phase, self._decided = "form", None
-        self._stop_timer()
-        self.refresh_foot()
-        self.query_one("#keep").focus()
-
-    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.stop()
-            self._timer = None
+        self.refresh_foot()
+        self.set_focus(self.query_one("#keep"))
 
     def _finish(self, decided: Result | None) -> None:
         """Close, once: a second press of a key that is still in the queue finds nothing to do."""
         if self._phase == "done" or not self.is_current:
             return
         self._phase = "done"
-        self._stop_timer()
         self.dismiss(decided)

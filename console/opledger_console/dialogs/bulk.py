@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from opledger_console.dialogs.base import Clock, Dialog, Head, Lack
+from opledger_console.dialogs.base import Clock, Dialog
 from opledger_console.dialogs.deciding import REASON
+from opledger_console.dialogs.heads import Head
 from opledger_console.dialogs.lines import Kind, Piece
-from opledger_console.dialogs.parts import Field
+from opledger_console.dialogs.parts import Field, Lack
 from opledger_console.verdicts import BulkVerdict, Verb
 from opledger_console.views import short_id
 

@@ -9,8 +9,9 @@ from typing import Final, Literal
 
 from opledger.rules.durations import format_duration
 from opledger.rules.model import Operation
-from opledger_console.dialogs.base import Clock, Head, head_of
+from opledger_console.dialogs.base import Clock
 from opledger_console.dialogs.deciding import Deciding, titled
+from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Piece
 from opledger_console.dialogs.parts import Field
 from opledger_console.verdicts import Verdict

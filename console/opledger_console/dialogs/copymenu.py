@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from textual import events
 
-from opledger_console.dialogs.base import Clock, Dialog, Head
+from opledger_console.dialogs.base import Clock, Dialog
+from opledger_console.dialogs.heads import Head
 from opledger_console.dialogs.lines import Lines, Piece
 
 

@@ -8,9 +8,10 @@ from typing import Final
 
 from opledger.rules.durations import format_duration
 from opledger.rules.model import Operation
-from opledger_console.dialogs.base import TAIL, Clock, Dialog, Lack
+from opledger_console.dialogs.base import Clock, Dialog
+from opledger_console.dialogs.heads import TAIL
 from opledger_console.dialogs.lines import Piece
-from opledger_console.dialogs.parts import Field
+from opledger_console.dialogs.parts import Field, Lack
 from opledger_console.text import line
 from opledger_console.verdicts import Verdict
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opledger_console.dialogs.base import Dialog, Head
+from opledger_console.dialogs.base import Dialog
+from opledger_console.dialogs.heads import Head
 from opledger_console.dialogs.lines import Piece
 
 

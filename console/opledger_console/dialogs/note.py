@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opledger_console.dialogs.base import Head, Lack, head_of
 from opledger_console.dialogs.deciding import Deciding
+from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Piece
-from opledger_console.dialogs.parts import Field
+from opledger_console.dialogs.parts import Field, Lack
 from opledger_console.verdicts import Verdict
 
 

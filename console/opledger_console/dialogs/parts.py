@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
@@ -28,10 +29,19 @@ class Field:
     hint: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What is still missing, in words, and the field that wants it."""
+
+    words: str
+    field: FieldName | None = None
+
+
 class FieldInput(Input):
     """One line of text. What is pasted into it is made inert as well: an Input passes control bytes on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "screen.after_field", "go on", show=False, priority=True),
         Binding("up", "offer(-1)", "known before", show=False),
         Binding("down", "offer(1)", "known next", show=False),
     ]
@@ -67,7 +77,8 @@ class Press(Button):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "press", "press", show=False),
-        Binding("tab", "screen.next_field", "to what is missing", show=False),
+        # Priority: looked up before the next key is handed out, so that what follows fast lands in the field.
+        Binding("tab", "screen.next_field", "to what is missing", show=False, priority=True),
         Binding("left", "screen.button(-1)", "left", show=False),
         Binding("right", "screen.button(1)", "right", show=False),
     ]
@@ -124,3 +135,14 @@ class Alternatives(Static, can_focus=True):
             if event.x < end:
                 self.chosen = place
                 return
+
+
+class Foot(Vertical):
+    """What stands below the content; tells its dialog when it has grown."""
+
+    class Grown(Message):
+        """It has another height."""
+
+    def on_resize(self) -> None:
+        """Tell."""
+        self.post_message(self.Grown())

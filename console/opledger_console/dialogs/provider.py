@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from opledger_console.dialogs.base import Clock, Dialog, Head, Lack
+from opledger_console.dialogs.base import Clock, Dialog
 from opledger_console.dialogs.deciding import REASON
+from opledger_console.dialogs.heads import Head
 from opledger_console.dialogs.lines import Piece
-from opledger_console.dialogs.parts import Field
+from opledger_console.dialogs.parts import Field, Lack
 from opledger_console.text import line
 from opledger_console.verdicts import Verdict
 

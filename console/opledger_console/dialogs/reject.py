@@ -8,8 +8,9 @@ from datetime import datetime
 from opledger.rules.model import Operation
 from opledger.rules.shapes import Json
 from opledger_console.dialogs.approve import review_pieces
-from opledger_console.dialogs.base import Clock, Head, head_of
+from opledger_console.dialogs.base import Clock
 from opledger_console.dialogs.deciding import Deciding
+from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Piece
 from opledger_console.verdicts import Verdict
 

@@ -12,10 +12,11 @@ from opledger.rules.choices import Option
 from opledger.rules.durations import parse_duration
 from opledger.rules.model import Choice, Operation, State
 from opledger_console.dialogs.answers import beside, stacked
-from opledger_console.dialogs.base import Clock, Head, Lack, head_of
+from opledger_console.dialogs.base import Clock
 from opledger_console.dialogs.deciding import REASON, TYPED, Deciding, titled
+from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Lines, Piece
-from opledger_console.dialogs.parts import Field, FieldInput, FieldName
+from opledger_console.dialogs.parts import Field, FieldInput, FieldName, Lack
 from opledger_console.text import line
 from opledger_console.verdicts import Verdict
 
@@ -140,7 +141,7 @@ class ResolveDialog(Deciding):
         self.query_one("#typed", FieldInput).value = ""  # it was typed for another choice
         self._lay_out()
         self.query_one(Lines).scroll_home(animate=False)
-        self.query_one("#keep").focus()
+        self.set_focus(self.query_one("#keep"))
 
     def _lay_out(self) -> None:
         needs = () if self.option is None else self.option.needs

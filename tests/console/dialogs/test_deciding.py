@@ -351,3 +351,19 @@ async def test_the_content_scrolls_wherever_the_focus_is() -> None:
         await pilot.press("pageup", "j")
         assert content.scroll_offset.y == 1
         assert field(dialog, "reason").value == "j"
+
+
+async def test_keys_that_follow_fast_go_where_the_focus_went() -> None:
+    """Over a slow line they come in one piece; a space among them must not press the button that was left."""
+    clock = Clock()
+    dialog = approve(clock)
+    app = Opened(dialog)
+    async with app.run_test(size=(80, 24)) as pilot:
+        clock.now += 1
+        for key, character in (("tab", "\t"), ("a", "a"), ("space", " "), ("b", "b"), ("enter", "\r")):
+            app.post_message(events.Key(key, character))
+        await pilot.pause()
+        await pilot.pause()
+        assert app.answers == []
+        assert field(dialog, "reason").value == "a b"
+        assert app.focused is dialog.query_one("#keep")

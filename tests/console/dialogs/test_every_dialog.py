@@ -123,6 +123,7 @@ async def test_too_small_a_window_says_so_and_decides_nothing(name: str) -> None
         lines = await settled(pilot)
         assert "too small" not in "\n".join(lines)
         assert stands(app, lines)
+        assert app.focused is not None and app.focused.id == "keep"
         assert all(field.value == "kept" for field in app.screen.query(FieldInput))
         await pilot.resize_terminal(40, 10)
         await pilot.press("escape")
