@@ -150,6 +150,7 @@ def test_every_term_in_every_order_finds_what_it_means(ledger: Store, sort: Sort
 @pytest.mark.parametrize(
     "text", ["", "state:open", "!contract:payouts", "tag:team", "due<1h", "needs:nobody by:ana,jo"]
 )
+@pytest.mark.parametrize("bounds", ["few rows are many"], indirect=True)
 @pytest.mark.usefixtures("bounds")
 def test_pages_go_both_ways_by_key(ledger: Store, sort: Sort, text: str) -> None:
     """Forwards nothing is missed or seen twice where times are equal; backwards come the rows right before."""
