@@ -186,22 +186,21 @@ def _bindings() -> Iterator[_Bound]:
             place = EVERYWHERE
         else:
             continue
+        taken: set[str] = set()
         for base in cls.__mro__:
             if base.__module__.startswith(PACKAGE):
-                yield from _own(base, place)
+                own = [bound for bound in _own(base, place, taken) if bound.keys]
+                taken.update(key for bound in own for key in bound.keys)
+                yield from own
 
 
-def _own(cls: type[Any], place: str) -> Iterator[_Bound]:
+def _own(cls: type[Any], place: str, taken: set[str]) -> Iterator[_Bound]:
+    """Yield what a class binds itself; a key that a class derived from it has taken is not its own any more."""
     for binding in cls.__dict__.get("BINDINGS", ()):
         made = list(Binding.make_bindings([binding]))
         first = made[0]
-        yield _Bound(
-            place.lower(),
-            first.id or "",
-            first.action,
-            tuple(dict.fromkeys(one.key for one in made)),
-            first.description,
-        )
+        keys = tuple(dict.fromkeys(one.key for one in made if one.key not in taken))
+        yield _Bound(place.lower(), first.id or "", first.action, keys, first.description)
 
 
 def _classes(root: type[Any]) -> Iterator[type[Any]]:

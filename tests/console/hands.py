@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 from textual.pilot import Pilot
 
@@ -28,7 +29,7 @@ def console(home: Home, start: str, *, read_only: bool = False, toml: str = "") 
 @asynccontextmanager
 async def running(
     home: Home, start: str, size: tuple[int, int] = (120, 40), *, toml: str = ""
-) -> AsyncIterator[Pilot[int]]:
+) -> AsyncIterator[Pilot[Any]]:
     """The console, open at one of its screens."""
     with console(home, start, toml=toml) as app:
         async with app.run_test(size=size, notifications=True) as pilot:
@@ -36,12 +37,12 @@ async def running(
             app.desk.closing.set()
 
 
-def shown(pilot: Pilot[int]) -> str:
+def shown(pilot: Pilot[Any]) -> str:
     """What is on the screen."""
     return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
 
 
-async def until(pilot: Pilot[int], holds: Callable[[], object], what: str = "") -> None:
+async def until(pilot: Pilot[Any], holds: Callable[[], object], what: str = "") -> None:
     """Wait until something holds; threads read, so that nobody knows how many turns of the loop it takes."""
     for _ in range(300):
         if holds():
@@ -50,7 +51,7 @@ async def until(pilot: Pilot[int], holds: Callable[[], object], what: str = "") 
     raise AssertionError(f"it never came to {what or holds}:\n{shown(pilot)}")
 
 
-async def sees(pilot: Pilot[int], *words: str) -> str:
+async def sees(pilot: Pilot[Any], *words: str) -> str:
     """Wait until words are on the screen, and return all of it."""
     await until(pilot, lambda: all(word in shown(pilot) for word in words), f"show {words}")
     return shown(pilot)

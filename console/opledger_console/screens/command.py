@@ -28,6 +28,14 @@ OFFERED = 8
 REMEMBERED = 100
 
 
+class Typed(Input):
+    """A field that shows what is pasted or completed without obeying it; Textual's own hands escapes on."""
+
+    def validate_value(self, value: str) -> str:
+        """Make it inert as it comes in."""
+        return line(value).plain
+
+
 class LineScreen(ModalScreen[Result | None], Generic[Result]):
     """Asks for one line. Its result is what `read` makes of it, or None where somebody went back."""
 
@@ -77,7 +85,7 @@ class LineScreen(ModalScreen[Result | None], Generic[Result]):
             yield Static("", id="words", markup=False)
             with Horizontal():
                 yield Static(Text(self._prompt), id="prompt", markup=False)
-                yield Input(self._value, select_on_focus=False, id="line")
+                yield Typed(self._value, select_on_focus=False, id="line")
 
     def on_mount(self) -> None:
         """Begin to type at the end of what is there."""
