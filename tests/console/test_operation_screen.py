@@ -325,6 +325,28 @@ def test_the_answers_are_those_that_contradict_each_other(home: Home) -> None:
         desk.close()
 
 
+def test_a_job_that_two_operations_got_shows_the_answer_of_each(home: Home) -> None:
+    """Of the first owner no answer was wrong: the one that contradicts it came for the other operation."""
+    with home.ledger() as ledger:
+        first, second = (
+            happens(ledger, ledger.submit("jobs", {"rows": n}, requested_by="agent-1"), sent(f"call_{n}")).operation_id
+            for n in (1, 2)
+        )
+    record(home, first, e.Accepted(call_id="call_1", job_id="job_7", status=201), b'{"for":"first"}')
+    twice = e.IdentityChanged(call_id="call_2", why="twice", jobs=("job_7",), other_operation=first)
+    record(home, second, twice, b'{"for":"second"}')
+    with home.ledger() as ledger:
+        happens(ledger, first, e.IdentityChanged(why="twice", jobs=("job_7",), other_operation=second))
+    desk = Desk(home.settings(), read_only=True, drive=False)
+    try:
+        for whose, other in ((first, second), (second, first)):
+            answers = answers_in_conflict(desk, desk.ledger.show(whose))
+            assert [text for _, text in answers] == ['{"for":"first"}', '{"for":"second"}']
+            assert [other[-8:] in title for title, _ in answers] == [other == first, other == second]
+    finally:
+        desk.close()
+
+
 def test_without_bodies_what_was_understood_stands_for_them(home: Home) -> None:
     """Retention may have taken the bodies; the events are never taken."""
     with home.ledger() as ledger:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -221,23 +221,32 @@ def answers_in_conflict(desk: Desk, op: Operation) -> tuple[tuple[str, str], ...
     place = next((at for at in range(len(events) - 1, -1, -1) if events[at].kind in BROKEN), None)
     if place is None:
         return ()
-    broken = events[place]
-    other = _contradicted(broken, events[:place])
-    if other is None:
-        other = _of_other(desk, op, broken)
-    return tuple(_titled(desk, event, op) for event in (other, broken) if event is not None)
+    broken, before = events[place], events[:place]
+    found = [(op.operation_id, broken)]
+    other, theirs = _others(desk, op, broken)
+    if other is not None:
+        # One job was given to two operations: each has one of the two answers.
+        ours = broken if fact(broken, "answer") else _last(before, {"Accepted"}) or broken
+        found = [(op.operation_id, ours), *((other, event) for event in theirs)]
+    elif (contradicted := _contradicted(broken, before)) is not None:
+        found.append((op.operation_id, contradicted))
+    found.sort(key=lambda pair: (pair[1].at, pair[1].seq))
+    return tuple(_titled(desk, event, whose, op) for whose, event in found)
+
+
+def _last(events: Sequence[Event], kinds: Collection[str]) -> Event | None:
+    return next((event for event in reversed(events) if event.kind in kinds), None)
 
 
 def _contradicted(broken: Event, before: Sequence[Event]) -> Event | None:
     """Return the event whose answer said something else."""
     answered = [event for event in before if event.kind in _SPEAKS and _speaks(event) != _speaks(broken)]
+    last = answered[-1] if answered else None
     if broken.kind == "FinalStateChanged":
-        final = [event for event in answered if fact(event, "means") in FINAL_MEANS]
-        answered = final or answered
-    elif broken.kind in ("UnfamiliarJobId", "TokenMismatch"):
-        bound = [event for event in answered if event.kind == "Accepted"]
-        answered = bound or answered
-    return answered[-1] if answered else None
+        return next((event for event in reversed(answered) if fact(event, "means") in FINAL_MEANS), last)
+    if broken.kind in ("UnfamiliarJobId", "TokenMismatch"):
+        return _last(answered, {"Accepted"}) or last
+    return last
 
 
 _SPEAKS: Final = frozenset({"Accepted", "Observed", "CompletedInline", "Inconclusive", "ResultAccepted"}) | BROKEN
@@ -248,22 +257,27 @@ def _speaks(event: Event) -> object:
     return fact(event, "answer") or event.seq
 
 
-def _of_other(desk: Desk, op: Operation, broken: Event) -> Event | None:
-    """Return the acceptance of the other operation that has the same job, if it is about one."""
+def _others(desk: Desk, op: Operation, broken: Event) -> tuple[str | None, list[Event]]:
+    """Return the other operation that a violation is about, and the event with its answer, as far as there is one."""
     other = fact(broken, "other_operation")
     if other is None or other == op.operation_id:
-        return None
+        return None, []
     try:
         events = desk.ledger.events(other)
     except (UnknownOperation, Refused):
-        return None
-    return next((event for event in events if event.kind == "Accepted"), None)
+        return None, []
+    # The operation that came second broke the promise when its answer came; the first one was only told.
+    answered = [event for event in events if event.kind in BROKEN and fact(event, "answer")]
+    told_first = not fact(broken, "answer") and answered
+    event = answered[-1] if told_first else _last(events, {"Accepted"})
+    return other, [event] if event is not None else []
 
 
-def _titled(desk: Desk, event: Event, op: Operation) -> tuple[str, str]:
+def _titled(desk: Desk, event: Event, whose: str, op: Operation) -> tuple[str, str]:
     status, sha256 = fact(event, "status"), fact(event, "answer")
-    job = fact(event, "job_id") or event.remote_job_id or op.remote_job_id
-    title = f"{event.kind}, event {event.seq} at {to_rfc3339(event.at)[:19]}Z"
+    job = fact(event, "job_id") or event.remote_job_id
+    title = "" if whose == op.operation_id else f"of {short_id(whose)}: "
+    title += f"{event.kind}, event {event.seq} at {to_rfc3339(event.at)[:19]}Z"
     title += f", status {status}" if status else ""
     title += f", job {job}" if job else ""
     kept = kept_answers(desk, [sha256] if sha256 else []).get(sha256 or "")

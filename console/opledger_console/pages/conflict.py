@@ -81,7 +81,8 @@ def _beside(
     left: tuple[str, str], right: tuple[str, str], found: tuple[Place, ...] | None, width: int
 ) -> Iterator[Row]:
     half = (width - 3) // 2
-    for a, b in zip_longest(_chopped(left[0], half), _chopped(right[0], half), fillvalue=""):
+    titles = ([one.cells[0][0] for one in wrapped(title, half)] for title in (left[0], right[0]))
+    for a, b in zip_longest(*titles, fillvalue=""):
         yield Row(((a, "head", half), ("", "dim", 1), (b, "head", 0)))
     if found is None:
         lines = zip_longest(block(laid_out(left[1])).plain.split("\n"), block(laid_out(right[1])).plain.split("\n"))

@@ -57,7 +57,8 @@ def _ranked(head: Head, now: datetime, width: int) -> Iterator[tuple[int, Row]]:
     bars = _deadlines(op, now)
     if bars:
         yield 2, Row((("due", "dim", LABEL), *bars))
-    yield 4, Row((("worker", "dim", LABEL), (_lease(op, now), "text", 0)))
+    if op.lease is not None or op.state not in TERMINAL:
+        yield 4, Row((("worker", "dim", LABEL), (_lease(op, now), "text", 0)))
     if op.last_error and (op.attention is None or op.last_error != op.attention.reason):
         yield 6, Row((("error", "dim", LABEL), (op.last_error, "bad", 0)))
     keys = "  ".join(f"{key} {words}" for key, words in head.keys) or "nothing, but look"
@@ -113,16 +114,18 @@ def _next(op: Operation, head: Head, now: datetime, width: int) -> Iterator[tupl
         yield 1, Row((("next", "dim", LABEL), (words, "strong", 0)))
     elif op.state in TERMINAL:
         yield 1, Row((("next", "dim", LABEL), ("nothing more happens by itself", "ended", 0)))
-    lines = list(wrapped(_why(explanation.why), max(width - LABEL - 2, 20)))
+    lines = list(wrapped(why_words(explanation.why), max(width - LABEL - 2, 20)))
     for place, line in enumerate(lines[:4]):
         label = "why" if place == 0 else ""
         yield (2 if place == 0 else 5 if place == 1 else 8), Row(((label, "dim", LABEL), (line.cells[0][0], "text", 0)))
 
 
-_AHEAD: Final = (". Next: ", ". Due now: ", ". Held up: ", ". For now: ", ". Waiting for a person: ")
+_AHEAD: Final = (
+    ". Next: ", ". Due now: ", ". Held up: ", ". For now: ", ". Waiting for a person: ", ". Nothing more happens by",
+)  # fmt: skip
 
 
-def _why(words: str) -> str:
+def why_words(words: str) -> str:
     """Return why it is where it is; what comes next stands in lines of its own, where it counts down."""
     cut = max(words.rfind(mark) for mark in _AHEAD)
     return words if cut < 0 else words[: cut + 1]

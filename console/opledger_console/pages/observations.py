@@ -9,9 +9,8 @@ from typing import Final
 
 from opledger.rules.shapes import Event
 from opledger_console.pages.events import fact, progress_of, progress_words, told, word_of
-from opledger_console.pages.rows import Cell, Key, Row, clock, gap, row
+from opledger_console.pages.rows import Cell, Key, Row, clock, gap, row, took
 from opledger_console.pages.timeline import details
-from opledger_console.views import span
 
 READS: Final = frozenset({"Observed", "ReadFailed"})
 EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
@@ -34,7 +33,7 @@ def summary(reads: Sequence[Event]) -> str:
     gaps = [later.at - earlier.at for earlier, later in pairwise(reads)]
     words = [f"read {len(reads)} time{'' if len(reads) == 1 else 's'}"]
     if gaps:
-        words.append(f"every {span(min(gaps))} … {span(max(gaps))}, median {span(sorted(gaps)[len(gaps) // 2])}")
+        words.append(f"every {took(min(gaps))} … {took(max(gaps))}, median {took(sorted(gaps)[len(gaps) // 2])}")
     if failed:
         words.append(f"{failed} told nothing")
     return "; ".join(words)

@@ -10,6 +10,7 @@ from opledger.rules.journal import Finding
 from opledger.rules.model import Operation, State
 from opledger.rules.shapes import Event
 from opledger_console.pages.events import fact, told
+from opledger_console.pages.head import why_words
 from opledger_console.pages.rows import Cell, Key, Kind, Row, amount, body_rows, capped, clock, pairs, row, wrapped
 from opledger_console.pages.timeline import details
 from opledger_console.views import short_id
@@ -69,7 +70,8 @@ def result(op: Operation, why: str, promises: Json | None, width: int) -> tuple[
     if found is None:
         out += wrapped(f"no result yet, because {_because(op)}" if not op.state.terminal
                        else f"there is no result: {_because(op)}", width, "strong")  # fmt: skip
-        out += wrapped(why, width, "dim")
+        if not op.state.terminal:
+            out += wrapped(why_words(why), width, "dim")
     else:
         checked = "it was checked and is whole" if found.validated else "NOT CHECKED, or it did not pass"
         facts = {
@@ -95,6 +97,8 @@ def result(op: Operation, why: str, promises: Json | None, width: int) -> tuple[
 def _promise(value: Any) -> str | None:
     if value in (None, "", []):
         return None
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return "; ".join(value)
     return value if isinstance(value, str) else jsontext.dumps_inert(value)
 
 

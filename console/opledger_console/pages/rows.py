@@ -160,7 +160,8 @@ def gap(before: datetime | None, at: datetime) -> tuple[str, Kind]:
         return "", "dim"
     if at < before:
         return "skew", "warn"
-    return f"+{span(at - before)}", "dim"
+    length = at - before
+    return f"+{took(length) if length < timedelta(seconds=10) else span(length)}", "dim"
 
 
 def took(length: timedelta) -> str:
@@ -170,4 +171,4 @@ def took(length: timedelta) -> str:
         return "skew"
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
-    return f"{seconds:.1f}s" if seconds < 120 else span(length)
+    return f"{seconds:.1f}s".replace(".0s", "s") if seconds < 120 else span(length)
