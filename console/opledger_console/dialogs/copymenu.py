@@ -38,6 +38,8 @@ class CopyMenu(Dialog[str]):
     def on_key(self, event: events.Key) -> None:
         """A digit chooses."""
         if not self.deaf and event.key.isascii() and event.key.isdecimal():
+            # Else it would go on to the screen below, which is in front by then, and mean something there.
+            event.stop()
             self._choose(int(event.key) - 1)
 
     def on_lines_picked(self, event: Lines.Picked) -> None:

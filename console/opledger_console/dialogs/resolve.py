@@ -126,6 +126,7 @@ class ResolveDialog(Deciding):
     def on_key(self, event: events.Key) -> None:
         """A digit chooses; a field that has the focus keeps its digits."""
         if not self.deaf and event.key.isdecimal() and event.key.isascii():
+            event.stop()
             self.choose(int(event.key) - 1)
 
     def on_lines_picked(self, event: Lines.Picked) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
+from textual.binding import Binding, BindingType
 from textual.pilot import Pilot
 
 from opledger_console.dialogs.bulk import BulkDialog, BulkOutcome, BulkReport, Prospect
@@ -115,6 +118,27 @@ async def test_copy_hands_back_the_value_itself(how: str) -> None:
         else:
             await pilot.click("#content", offset=(3, 3))
         assert app.answers == [HOSTILE]
+
+
+async def test_a_digit_that_closes_the_menu_means_nothing_below() -> None:
+    """The screen below is in front again before the key has ended its way."""
+
+    class Below(Opened):
+        BINDINGS: ClassVar[list[BindingType]] = [Binding("1", "below", "below")]
+        heard = 0
+
+        def action_below(self) -> None:
+            self.heard += 1
+
+    clock = Clock()
+    app = Below(CopyMenu((("operation id", "op_1"),), clock=clock))
+    async with app.run_test(size=(80, 24)) as pilot:
+        clock.now += 1
+        await pilot.press("1")
+        assert app.answers == ["op_1"]
+        assert app.heard == 0
+        await pilot.press("1")
+        assert app.heard == 1
 
 
 async def test_quit_must_be_meant() -> None:
