@@ -39,6 +39,9 @@ ALL: Final[tuple[Column, ...]] = (
     Column("tags", 18, 180, lambda op, *_: " ".join(f"{name}={value}" for name, value in op.tags.items()), grows=20),
     Column("next", 0, 0, _ahead),
 )
+WIDE: Final = 20
+"""Cells that the last column keeps while every other column is wanted."""
+
 NAMES: Final = tuple(column.name for column in ALL)
 
 
@@ -54,12 +57,15 @@ def chosen(
     if names:
         shown = [by_name[name] for name in names if name in by_name]
     else:
-        reach = width + 60 if wide else width
-        shown = [column for column in ALL if column.least <= reach]
+        shown = [column for column in ALL if column.least <= width or (wide and column.width)]
+        # The least wanted goes first until the rest has room.
+        for column in sorted(shown, key=lambda column: -column.least):
+            if sum(one.width + 1 for one in shown) + (WIDE if wide else 0) > width and column.least:
+                shown.remove(column)
     if style is not TimeStyle.RELATIVE:
         shown = [replace(column, width=8) if column.name == "age" else column for column in shown]
     fixed = sum(column.width for column in shown) + len(shown)
-    spare = max(width - fixed - (20 if wide else 50), 0)
+    spare = max(width - fixed - (WIDE if wide else 50), 0)
     sized: list[tuple[Column, int]] = []
     for column in shown:
         extra = min(column.grows, spare) if column.width else 0

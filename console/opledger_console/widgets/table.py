@@ -153,7 +153,8 @@ class OperationsTable(ScrollView, can_focus=True):
         if place is None:
             self._put_cursor(0, told=True)
         elif place + HEADER >= self.size.height - 1:
-            self.follows = False  # one more, and the cursor would leave the screen
+            self.follows = False  # it would leave the screen
+            self._show_cursor()
         self.refresh()
 
     def update_rows(
@@ -171,7 +172,7 @@ class OperationsTable(ScrollView, can_focus=True):
                 self._left.add(operation_id)
             else:
                 self._left.discard(operation_id)
-        if self.follows and not self.held:
+        if not self.held:
             self._sweep()
         self.repaint()
 
