@@ -21,7 +21,7 @@ from opledger.rules.escalation import Escalation, Severity
 from opledger.rules.model import Operation, State
 from opledger_console.desk import Desk
 from opledger_console.desk.inbox import InboxReader, Settled, Waiting
-from opledger_console.messages import Opened
+from opledger_console.messages import LedgerAway, Opened
 from opledger_console.screens.acting import ActingScreen
 from opledger_console.text import line
 from opledger_console.views import GLYPHS, short_id, span
@@ -104,6 +104,11 @@ class InboxScreen(ActingScreen):
         self._draw(self._now())
         if was_empty != self.has_class("-empty") or self.focused is None:
             self._listing().focus()
+
+    @on(LedgerAway)
+    def _say_what_is_off(self) -> None:
+        # Later: the screen does not know yet that the ledger is away.
+        self.call_later(self.tick)
 
     def tick(self) -> None:
         """Countdowns go on while nothing changes."""
@@ -192,7 +197,7 @@ class InboxScreen(ActingScreen):
             )
             text.append(" · " if text else "")
             text.append(key, style="bold")
-            text.append(f"\u00a0{said}".replace(" ", "\u00a0") if len(said) < 40 else f" {said}")
+            text.append(f" {said}")
         if not text and refused is not None:
             text.append_text(line(f"look at it with Enter; {refused}", limit=200))
         return text
