@@ -22,6 +22,8 @@ from opledger.store import Answer, Recorded, Write
 from opledger_console.app import ConsoleApp
 from opledger_console.desk import Desk
 from opledger_console.desk.operation import answers_in_conflict
+from opledger_console.dialogs.resolve import ResolveDialog
+from opledger_console.messages import LedgerAway
 from opledger_console.screens.operation import OperationScreen
 from opledger_console.widgets.sheet import Sheet
 from tests.console.hands import HOSTILE, assert_inert, running, sees, shown, until
@@ -242,6 +244,39 @@ async def test_enter_opens_and_closes_under_the_cursor(home: Home) -> None:
         await until(pilot, lambda: len(sheet(pilot).rows) == before + 5, "close the read from within")
         await pilot.press("g", "j", "G", "k", "k", "k", "k", "k", "enter")
         await until(pilot, lambda: len(sheet(pilot).rows) == before, "close the run")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_is_wrapped_is_never_cut(home: Home, size: tuple[int, int]) -> None:
+    """A hash of which one digit is missing is worse than none; also where the scroll bar has just appeared."""
+    async with opened(home, polled(home), size) as pilot:
+        await pilot.press("g", "j", "enter")
+        await sees(pilot, "because of")
+        width = sheet(pilot).scrollable_content_region.width
+        lines = [one.cells for one in sheet(pilot).rows if one.seq == 1 and one.opens is None]
+        assert len(lines) > 10
+        assert all(size + 1 + len(text) <= width for (_, _, size), (text, _, _) in lines)
+
+
+async def test_keys_that_decide_open_their_dialog_or_say_why_not(home: Home) -> None:
+    """From the page of an operation everything can be decided that its state allows."""
+    async with opened(home, violated(home)) as pilot:
+        await pilot.press("a")
+        await sees(pilot, "waits for no approval")
+        await pilot.press("v")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ResolveDialog), "ask")
+
+
+async def test_a_database_that_is_away_leaves_the_picture(home: Home) -> None:
+    """What was seen last stays, said to be old; nothing can be decided, and it comes back by itself."""
+    async with opened(home, polled(home)) as pilot:
+        await sees(pilot, "observed 5 times")
+        page(pilot).post_message(LedgerAway("it is away"))
+        text = await sees(pilot, "DATABASE AWAY")
+        assert "observed 5 times" in text
+        assert "the database is away" in (page(pilot).why_not("cancel") or "")
+        await sees(pilot, "watches")
+        assert page(pilot).why_not("cancel") is None
 
 
 async def test_five_thousand_events_cost_what_the_screen_shows(home: Home) -> None:

@@ -28,7 +28,8 @@ class Sheet(ScrollView, can_focus=True, inherit_bindings=False):
     """Rows. It has the keys for moving and opening, and acts on nothing."""
 
     DEFAULT_CSS = """
-    Sheet { height: 1fr; min-height: 1; overflow-x: hidden; scrollbar-size-vertical: 1; color: $foreground; }
+    Sheet { height: 1fr; min-height: 1; overflow-x: hidden; scrollbar-size-vertical: 1; color: $foreground;
+            scrollbar-gutter: stable; }
     Sheet > .sheet--text { color: $foreground; }
     Sheet > .sheet--data { color: $foreground; }
     Sheet > .sheet--strong { color: $foreground; text-style: bold; }
@@ -255,7 +256,7 @@ class HeadSheet(Sheet, can_focus=False):
     """Rows that only stand there: as many lines as it has rows."""
 
     DEFAULT_CSS = """
-    HeadSheet { height: auto; overflow: hidden; }
+    HeadSheet { height: auto; overflow: hidden; scrollbar-gutter: auto; }
     """
 
     def stand(self, rows: Sequence[Row]) -> None:
