@@ -57,8 +57,10 @@ async def test_every_provider_offers_what_it_is_for(tmp_path: Path) -> None:
             names: dict[type, list[str]] = {}
             for kind in OURS:
                 names[kind] = [str(hit.text) async for hit in kind(app.screen).discover()]
-            assert {"verify", "find", "look now", "go to inbox", "help", "quit"} <= set(names[ActionsProvider])
-            assert "stop" not in names[ActionsProvider]  # off now
+            assert {"compute every chain and every record again", "look now", "go to inbox", "help", "quit"} <= set(
+                names[ActionsProvider]
+            )
+            assert "stop what is under way" not in names[ActionsProvider]  # off now
             assert names[ViewsProvider] == ["view mine", f"view {HOSTILE}"]
             assert names[ThemesProvider] == ["theme dark", "theme light", "theme contrast", "theme ansi"]
             assert {f"help: what to do in {state}" for state in State} <= set(names[TopicsProvider])
@@ -80,7 +82,7 @@ async def test_a_choice_is_carried_out_on_the_screen_below(tmp_path: Path) -> No
     with console(tmp_path) as app:
         async with app.run_test(size=(80, 24)) as pilot:
             await sees(pilot, "Nothing was verified")
-            await choose(pilot, "verify")
+            await choose(pilot, "compute")
             await sees(pilot, "verified at")
             await choose(pilot, "theme contr")
             await until(pilot, lambda: app.theme == "opledger-contrast")

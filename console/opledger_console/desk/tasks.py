@@ -21,7 +21,8 @@ SEARCHED: Final = 5_000
 """How many of the newest operations are gone through for tasks."""
 
 PAGE: Final = 500
-RECENT: Final = 50
+RECENT: Final = 200
+FURTHEST: Final = 5_000
 """How many events back the last change of a state is looked for."""
 
 
@@ -89,8 +90,16 @@ class TaskBook:
         before = self._known.get(op.operation_id)
         if before is not None and before.operation.state is op.state and before.since is not None:
             return before.since
-        rows = self.desk.ledger.store.queries.events(op.operation_id, max(op.head_seq - RECENT, 0), limit=RECENT)
-        return next((event_of(row).at for row in reversed(rows) if row.to_state is not None), None)
+        # Backwards: most have changed lately, and of those that have not each poll is an event.
+        last, least = op.head_seq, max(op.head_seq - FURTHEST, 0)
+        while last > least:
+            first = max(last - RECENT, least)
+            rows = self.desk.ledger.store.queries.events(op.operation_id, first, limit=last - first)
+            found = next((event_of(row).at for row in reversed(rows) if row.to_state is not None), None)
+            if found is not None:
+                return found
+            last = first
+        return None
 
 
 def _ordered(known: dict[str, Member]) -> tuple[Member, ...]:

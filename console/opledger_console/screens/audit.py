@@ -97,9 +97,16 @@ class AuditScreen(LedgerScreen):
     AuditScreen #about { height: 1; padding: 0 1; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "verify", "verify", id="audit.verify"),
-        Binding("slash", "find", "find", key_display="/", id="audit.find"),
-        Binding("escape", "stop", "stop", id="audit.stop"),
+        Binding("v", "verify", "verify", tooltip="compute every chain and every record again", id="audit.verify"),
+        Binding(
+            "slash",
+            "find",
+            "find",
+            key_display="/",
+            tooltip="find an operation by anything that names it",
+            id="audit.find",
+        ),
+        Binding("escape", "stop", "stop", tooltip="stop what is under way", id="audit.stop"),
     ]
 
     def __init__(self, desk: Desk) -> None:

@@ -103,9 +103,10 @@ class HelpScreen(ModalScreen[None]):
         everywhere: list[ActiveBinding] = []
         for active in self.about.active_bindings.values():
             binding = active.binding
-            if not binding.description or (binding.system and binding.action != PALETTE):
-                continue
-            (everywhere if active.node is self.app else here).append(active)
+            if binding.description and (binding.action == PALETTE or _is_ours(active)):
+                (everywhere if active.node is self.app else here).append(active)
+        # What the screen does stands before how to move in it.
+        here.sort(key=lambda active: not isinstance(active.node, Screen))
         name = getattr(self.about, "TITLE_WORDS", "") or "this screen"
         yield Paragraph(f" Keys of {name} ", "title")
         yield from self._table(here)
@@ -185,6 +186,16 @@ class HelpScreen(ModalScreen[None]):
     def action_back(self) -> None:
         """Back to the screen that was asked from."""
         self.dismiss(None)
+
+
+def _is_ours(active: ActiveBinding) -> bool:
+    """Tell whether a key was bound here, and not by Textual for all its programs."""
+    return any(
+        one.action == active.binding.action
+        for cls in type(active.node).__mro__
+        if cls.__module__.startswith("opledger_console")
+        for one in Binding.make_bindings(cls.__dict__.get("BINDINGS", ()))
+    )
 
 
 BEFORE: Final = 4

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
@@ -32,15 +32,30 @@ MOST: Final = 5_000
 NEAR: Final = 5
 """With so few rows left above the screen, the ones before them are read."""
 
-COLUMNS: Final[tuple[Column, ...]] = (
-    ("time", 9, 0),
-    ("id", 8, 0),
-    ("contract", 12, 100),
-    ("from", 26, 150),
-    ("to", 26, 56),
-    ("actor", 16, 120),
-    ("what happened", 0, 0),
-)
+CONTRACT: Final = 2
+"""The place of the contract among the cells of a row."""
+
+NEVER: Final = 10_000
+"""A width that no terminal has."""
+
+ROOMY: Final = 96
+"""From this width on the state that an event led to has a column of its own; before it stands among the words."""
+
+
+def _columns(width: int) -> tuple[Column, ...]:
+    roomy, tight = (0, NEVER) if width >= ROOMY else (NEVER, 0)
+    return (
+        ("time", 9, 0),
+        ("id", 8, 0),
+        ("contract", 14, 112),
+        ("from", 26, 150),
+        ("to", 26, roomy),
+        ("actor", 16, 128),
+        ("what happened", 0, roomy),
+        ("what happened", 0, tight),
+    )
+
+
 _GOOD: Final = frozenset({State.SUCCEEDED})
 _BAD: Final = frozenset({State.FAILED, State.REJECTED})
 
@@ -72,8 +87,8 @@ class TailScreen(LedgerScreen):
     TailScreen.-away Listing { opacity: 50%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("L", "follow", "follow", id="tail.follow"),
-        Binding("slash", "filter", "filter", key_display="/", id="tail.filter"),
+        Binding("L", "follow", "follow", tooltip="follow what comes, or stand still", id="tail.follow"),
+        Binding("slash", "filter", "filter", key_display="/", tooltip="show only some of the events", id="tail.filter"),
         Binding("escape", "clear", "all events", show=False, id="tail.clear"),
     ]
 
@@ -98,13 +113,19 @@ class TailScreen(LedgerScreen):
 
     def body(self) -> Iterable[Widget]:
         """The events, and a line about what is shown."""
-        yield Listing(COLUMNS, empty="no event yet", id="tail")
+        yield Listing(_columns(ROOMY), empty="no event yet", id="tail")
         yield Static("", id="status", markup=False)
 
     def on_mount(self) -> None:
         """Keys go to the list."""
         self.listing.focus()
         self.watch(self.listing, "scroll_y", self._scrolled, init=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Give the words the room there is."""
+        super().on_resize(event)
+        self.listing.columns = _columns(event.size.width)
+        self.listing.refresh()
 
     @property
     def listing(self) -> Listing:
@@ -270,13 +291,12 @@ class TailScreen(LedgerScreen):
             lambda text: (text.strip(), tailfilter.parse(text)),
             value=self._text,
             offer=lambda text: tailfilter.complete(text, known),
-            hint="kind: state: contract: by: actor: or a word; ! turns a term round; empty: all",
+            hint="kind: state: contract: by: actor: or a word; !kind:Observed leaves the polls out",
         )
         self.app.push_screen(asked, self._filtered)
 
     def _contracts(self) -> tuple[str, ...]:
-        column = [name for name, _, _ in COLUMNS].index("contract")
-        return tuple(sorted({row.cells[column] for row in self.listing.rows} - {""}))
+        return tuple(sorted({row.cells[CONTRACT] for row in self.listing.rows} - {""}))
 
     def _filtered(self, asked: tuple[str, TailWanted] | None) -> None:
         if asked is not None:
@@ -326,6 +346,7 @@ class TailScreen(LedgerScreen):
 def _row(one: TailEvent) -> Row:
     event = one.event
     changed = event.to_state is not None
+    words = f"{event.kind}  {said(event)}"
     cells = (
         f"{event.at:%H:%M:%S}Z",
         short_id(one.operation_id),
@@ -333,7 +354,8 @@ def _row(one: TailEvent) -> Row:
         _named(event.from_state) if changed else "",
         _named(event.to_state) if changed else "",
         event.actor,
-        f"{event.kind}  {said(event)}",
+        words,
+        f"{_named(event.to_state)}: {words}" if changed else words,
     )
     return Row(f"{one.operation_id}/{event.seq}", cells, _colour(one), dim=not changed)
 
@@ -354,5 +376,6 @@ def _colour(one: TailEvent) -> str:
 
 
 def _gap(number: int) -> Row:
-    cells = ("", "", "", "", "", "", "… some events are left out here: more came at once than are read")
+    words = "… some events are left out here: more came at once than are read"
+    cells = ("", "", "", "", "", "", words, words)
     return Row(f"gap/{number}", cells, "human")

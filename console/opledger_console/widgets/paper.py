@@ -84,7 +84,7 @@ class Paper(ScrollView, can_focus=True):
 
     @property
     def _width(self) -> int:
-        return max(min(self.size.width, WIDEST), LEAST)
+        return max(min(self.scrollable_content_region.width, WIDEST), LEAST)
 
     def _wrap(self) -> None:
         lines: list[_Line] = []
