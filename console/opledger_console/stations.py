@@ -248,9 +248,7 @@ def worker_told(look: WorkerLook, now: datetime) -> Text:
     if life is not None:
         text.append(" at ")
         text.append_text(line(f"{life.host}, process {life.pid}", limit=100))
-        text.append(
-            f"\nstarted {life.started:%d %b %H:%M:%S}Z, last sign of life {since_words(life.heartbeat, now)} ago"
-        )
+        text.append(f"\nstarted {life.started:%d %b %H:%M:%S}Z, last sign of life {_ago(life.heartbeat, now)}")
         text.append(f", {life.lateness.total_seconds():.1f} s behind its work")
     else:
         text.append("\nIt signed off, or was forgotten after a day, and left leases behind.")
