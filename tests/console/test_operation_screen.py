@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -256,6 +257,28 @@ async def test_what_is_wrapped_is_never_cut(home: Home, size: tuple[int, int]) -
         lines = [one.cells for one in sheet(pilot).rows if one.seq == 1 and one.opens is None]
         assert len(lines) > 10
         assert all(size + 1 + len(text) <= width for (_, _, size), (text, _, _) in lines)
+
+
+async def test_t_writes_times_in_the_zone_of_the_machine(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a server is in UTC, the clock on the wall is not; what is exact stays in UTC."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # the choice is remembered, and not for other tests
+    monkeypatch.setenv("TZ", "XXX-05:30")
+    time.tzset()
+    try:
+        async with opened(home, polled(home), (120, 40)) as pilot:
+            await pilot.press("g", "j", "enter")
+            await sees(pilot, "because of")
+            first = page(pilot)._reader._events[0].at
+            assert f"{first:%H:%M:%S}Z  " in shown(pilot)
+            await pilot.press("t")
+            await sees(pilot, f"{first + timedelta(hours=5, minutes=30):%H:%M:%S}   ", f"{first:%H:%M:%S.%f}Z")
+            await pilot.press("t")
+            await sees(pilot, f"{first:%H:%M:%S}Z  ")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 async def test_keys_that_decide_open_their_dialog_or_say_why_not(home: Home) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -55,6 +55,7 @@ class Look:
     opened: frozenset[Key]
     width: int
     anew: int  #: differs where a person asks for what is else read only once
+    local: bool = False  #: times in the zone of this machine, else in UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,15 @@ class Reader:
         if tab is None:
             tab = "conflict" if broken and op.state is State.CONTRACT_VIOLATION else "timeline"
         # Others write all the time, and a page of ten thousand events is not made anew for each of their events.
-        key = (tab, op, wanted.opened, wanted.width, wanted.anew, explanation if tab in _EXPLAINED else None)
+        key = (
+            tab,
+            op,
+            wanted.opened,
+            wanted.width,
+            wanted.anew,
+            wanted.local,
+            explanation if tab in _EXPLAINED else None,
+        )
         if self._made[0] != key:
             self._made = (key, self._rows(tab, op, explanation, wanted))
         return Found(op, explanation, unexplained, ledger.clock.now(), tab, tabs, self._made[1])
@@ -118,7 +127,10 @@ class Reader:
             return None, error.message
 
     def _rows(self, tab: str, op: Operation, explanation: Explanation | None, wanted: Look) -> tuple[Row, ...]:
-        events, opened, width = self._events, wanted.opened, wanted.width
+        events: Sequence[Event] = self._events
+        opened, width = wanted.opened, wanted.width
+        if wanted.local:
+            events = [replace(event, at=event.at.astimezone()) for event in events]
         if tab == "timeline":
             return timeline.rows(events, opened, width)
         if tab == "calls":

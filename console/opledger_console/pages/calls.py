@@ -9,7 +9,7 @@ from typing import Final
 
 from opledger.rules.shapes import Event
 from opledger_console.pages.events import fact, told
-from opledger_console.pages.rows import Cell, Key, Kind, Row, amount, body_rows, clock, pairs, row, took
+from opledger_console.pages.rows import Cell, Key, Kind, Row, amount, body_rows, clock, exact, pairs, row, took
 
 ACTIONS: Final = {
     "Observed": "observe",
@@ -174,7 +174,7 @@ def _opened(call: Call, width: int, kept: Mapping[str, Kept], targets: Mapping[s
         {
             "asked": where + ("" if permit is not None or not where else "  (a read; by the contract)"),
             "sent": "not recorded: it is a read, only its answer is" if permit is None
-            else f"{permit.at:%Y-%m-%d %H:%M:%S.%f}Z, event {permit.seq}, attempt {fact(permit, 'attempt')}",
+            else f"{exact(permit.at)}, event {permit.seq}, attempt {fact(permit, 'attempt')}",
             "permit": None if permit is None else fact(permit, "call_id"),
             "strategy": None if permit is None else fact(permit, "strategy"),
             "request sha256": None if permit is None else fact(permit, "request_sha256"),
@@ -194,7 +194,7 @@ def _answer(answer: Event, call: Call, width: int, kept: Mapping[str, Kept]) -> 
     sent = _sent(call)
     yield from pairs(
         {
-            "answered": f"{answer.at:%Y-%m-%d %H:%M:%S.%f}Z, event {answer.seq}"
+            "answered": f"{exact(answer.at)}, event {answer.seq}"
             + ("" if sent is None else f", after {took(answer.at - sent)}"),
             "status": fact(answer, "status") or "(no status line arrived)",
             "outcome": f"{answer.kind}: {told(answer)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from rich.cells import cell_len, chop_cells
@@ -150,8 +150,14 @@ def amount(size: int) -> str:
 
 
 def clock(at: datetime) -> str:
-    """Return the time of day, in UTC."""
-    return f"{at.hour:02}:{at.minute:02}:{at.second:02}Z"  # ten times as fast as strftime, and there are many
+    """Return the time of day; ``Z`` where it is UTC."""
+    # Ten times as fast as strftime, and there are many.
+    return f"{at.hour:02}:{at.minute:02}:{at.second:02}{'Z' if at.tzinfo is UTC else ''}"
+
+
+def exact(at: datetime) -> str:
+    """Return a point in time to the microsecond, in UTC whatever zone the page is in."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z"
 
 
 def gap(before: datetime | None, at: datetime) -> tuple[str, Kind]:

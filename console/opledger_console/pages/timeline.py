@@ -10,7 +10,7 @@ from opledger.rules import jsontext
 from opledger.rules.model import NEEDS_HUMAN, TERMINAL, State
 from opledger.rules.shapes import Event
 from opledger_console.pages.events import fact, progress_words, told, word_of
-from opledger_console.pages.rows import Cell, Key, Kind, Row, clock, gap, pairs, row
+from opledger_console.pages.rows import Cell, Key, Kind, Row, clock, exact, gap, pairs, row
 from opledger_console.views import span
 
 AMBIGUOUS: Final = frozenset(
@@ -149,7 +149,7 @@ def details(event: Event, width: int, *, skewed: bool = False) -> Iterator[Row]:
         yield row("    its clock is behind that of the event before it: the time between them is not known", "warn",
                   seq=event.seq)  # fmt: skip
     facts = {
-        "event": f"{event.seq} {event.kind} at {event.at:%Y-%m-%d %H:%M:%S.%f}Z",
+        "event": f"{event.seq} {event.kind} at {exact(event.at)}",
         "by": f"{event.actor} ({event.actor_kind or 'of unknown kind'})",
         "state": None if event.to_state is None else f"{event.from_state or '(new)'} → {event.to_state}",
         "because of": event.cause,

@@ -19,6 +19,7 @@ from opledger_console.desk.operation import Found, Look, Reader, save_packet
 from opledger_console.pages import head
 from opledger_console.pages.rows import Key, row
 from opledger_console.screens.acting import ActingScreen
+from opledger_console.views import TimeStyle
 from opledger_console.widgets.sheet import HeadSheet, Sheet
 from opledger_console.widgets.tabs import TabLine
 
@@ -57,6 +58,7 @@ class OperationScreen(ActingScreen):
         Binding("shift+tab", "tab(-1)", "tab before", show=False),
         Binding("L", "follow", "follow", id="follow"),
         Binding("o", "save", "save", id="save", show=False),
+        Binding("t", "time", "time format", show=False, id="operation.time"),
         Binding("r", "look_anew", "look now", id="look.anew", show=False),
     ]
 
@@ -94,7 +96,8 @@ class OperationScreen(ActingScreen):
         """Ask for the tab in view, as wide as there is room."""
         width = self.query_one("#page", Sheet).scrollable_content_region.width or self.size.width
         opened = self._opened.get(self.tab or "", frozenset())
-        return Look(self.operation_id, self.tab, opened, width, self._anew)
+        local = self.desk.memory.prefs.time is TimeStyle.LOCAL
+        return Look(self.operation_id, self.tab, opened, width, self._anew, local)
 
     def gather(self, question: Look) -> Found:
         """Read what is new of the operation."""
@@ -216,6 +219,13 @@ class OperationScreen(ActingScreen):
         self.following = not self.following
         if self.found is not None:
             self._show_page(self.found, None)
+
+    def action_time(self) -> None:
+        """Write times in UTC, or in the zone of this machine; how long ago stands between the lines anyway."""
+        local = self.desk.memory.prefs.time is TimeStyle.LOCAL
+        self.desk.memory.remember(time=TimeStyle.UTC if local else TimeStyle.LOCAL)
+        self.say("times are in UTC" if local else "times are local")
+        self.action_look()
 
     def action_look_anew(self) -> None:
         """Read again, also what is else read only once."""
