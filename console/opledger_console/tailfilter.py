@@ -18,7 +18,7 @@ from typing import Final
 from opledger.rules.evidence import KINDS
 from opledger.rules.filters import GROUPS, SUFFIX, FilterWrong
 from opledger.rules.model import State
-from opledger.rules.shapes import Event
+from opledger.rules.shapes import Event, Json
 from opledger.store.tail import TailEvent
 
 TEXT: Final = ""
@@ -145,12 +145,30 @@ def said(event: Event) -> str:
     data = event.data
     if data is None:
         return event.reason or "the bytes of this event cannot be read"
-    for words in (event.reason, data.get("why"), data.get("reason"), data.get("remote_state"), data.get("text")):
-        if isinstance(words, str) and words:
-            return words
-    if event.kind == "CallSent":
+    words = (event.reason, data.get("why"), data.get("text"), _own_words(event.kind, data), data.get("remote_state"))
+    return next((one for one in words if isinstance(one, str) and one), event.cause)
+
+
+def _own_words(kind: str, data: Json) -> str:
+    """Return what the evidence of some kinds is about."""
+    if kind == "Submitted":
+        return f"by {data.get('requested_by', '')}" + (f", task {data['task']}" if data.get("task") else "")
+    if kind == "CallSent":
         return f"{data.get('action', '')}: {data.get('method', '')} {data.get('url', '')}"
-    return event.cause
+    if kind == "Accepted":
+        return f"job {data.get('job_id', '')} ({data.get('how', '')})"
+    if kind == "Decided":
+        return str(data.get("choice", ""))
+    if kind == "DeadlinePassed":
+        return f"{data.get('which', '')} deadline"
+    if kind == "CancelAnswered":
+        return str(data.get("verdict", ""))
+    result = data.get("result")
+    if isinstance(result, dict):
+        size = result.get("size")  # whatever stands there, where somebody has changed the bytes
+        number = f"{size:,}" if isinstance(size, int) else str(size)
+        return f"{number} bytes at {result.get('location') or 'no place'}"
+    return ""
 
 
 def complete(text: str, values: dict[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -245,6 +245,27 @@ def test_a_reason_is_found_by_a_part_of_it() -> None:
     assert tailfilter.said(one.event) == "Rang their support, Twice"
 
 
+@pytest.mark.parametrize(
+    ("kind", "data", "words"),
+    [
+        ("Submitted", {"requested_by": "agent-7", "task": "t"}, "by agent-7, task t"),
+        ("CallSent", {"action": "create", "method": "POST", "url": "https://x"}, "create: POST https://x"),
+        ("Accepted", {"job_id": "job_7", "how": "resend", "remote_state": "queued"}, "job job_7 (resend)"),
+        ("Observed", {"remote_state": "running"}, "running"),
+        ("Decided", {"choice": "bind"}, "bind"),
+        ("DeadlinePassed", {"which": "result"}, "result deadline"),
+        ("CancelAnswered", {"verdict": "refused", "why": ""}, "refused"),
+        ("ResultAccepted", {"result": {"size": 1234, "location": "/r/1"}}, "1,234 bytes at /r/1"),
+        ("ResultAccepted", {"result": {"size": "big"}}, "big bytes at no place"),
+        ("CallLost", {"why": "reset"}, "reset"),
+        ("LeaseTaken", {}, "call:1"),
+    ],
+)
+def test_each_kind_says_what_it_is_about(kind: str, data: dict, words: str) -> None:
+    """One line an event: its kind alone says too little, its cause is a number."""
+    assert tailfilter.said(event(kind, data=data).event) == words
+
+
 def test_an_event_whose_bytes_are_damaged_says_so() -> None:
     """It is no reason to fall over, and none to hide it."""
     assert tailfilter.said(event(data=None).event) == "the bytes of this event cannot be read"

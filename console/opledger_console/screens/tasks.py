@@ -21,14 +21,14 @@ from opledger_console.views import GLYPHS, kind_of, next_words, short_id, span
 from opledger_console.widgets.listing import Column, Listing, Row
 
 COLUMNS: Final[tuple[Column, ...]] = (
-    ("task", 18, 0),
-    ("step", 12, 60),
+    ("task", 0, 0),
+    ("step", 16, 60),
     ("id", 8, 0),
     ("state", 26, 60),
     ("since", 5, 0),
     ("contract", 14, 110),
-    ("by", 14, 130),
-    ("next", 0, 0),
+    ("by", 14, 150),
+    ("next", 40, 130),
 )
 EMPTY: Final = "no operation belongs to a task; give it one as it is submitted: opledger submit … --task T --step S"
 
