@@ -147,7 +147,7 @@ async def test_a_click_chooses_and_a_second_one_opens() -> None:
         app.listing.show(rows("a", "b", "c"))
         await pilot.click(Listing, offset=(3, 1))
         await pilot.click(Listing, offset=(3, 2))
-        assert app.said[-1] == ("moved", "b", None)
+        assert app.said == [("moved", "a", None), ("moved", "b", None)]
         app.listing.show(rows("b", "a", "c"))
         await pilot.click(Listing, offset=(3, 2))
         assert app.said[-1] == ("moved", "a", None)
