@@ -182,15 +182,18 @@ def test_a_result_problem_opens_at_the_result(state: State, tab: str) -> None:
 async def test_a_paused_provider_leads_to_the_providers(made: Made) -> None:
     """It is no operation: decisions are off and say so, and Enter goes where it can be let go."""
     with made.home.ledger(APPROVALS) as ledger:
+        ledger.pause_provider("jobs", reason="slow")
         ledger.pause_provider("video", reason="down")
     async with running(made.home, "inbox") as pilot:
-        await ready(pilot, 6)
+        await ready(pilot, 7)
         listing(pilot).go_to("provider:video")
         await sees(pilot, "provider video  paused", "deadlines run on")
         await pilot.press("a")
         await sees(pilot, "this row is a provider")
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.current_mode == "providers")
+        # Of two that are paused the other one would stand first.
+        await until(pilot, lambda: [one.key for one in pilot.app.screen.query(Listing) if one.has_focus] == ["video"])
 
 
 async def test_exclamation_mark_goes_to_the_next_one_and_round(made: Made) -> None:

@@ -23,6 +23,7 @@ from opledger_console.desk import Desk
 from opledger_console.desk.inbox import InboxReader, Settled, Waiting
 from opledger_console.messages import LedgerAway, Opened
 from opledger_console.screens.acting import ActingScreen
+from opledger_console.screens.providers import ProvidersScreen
 from opledger_console.text import line
 from opledger_console.views import GLYPHS, short_id, span
 from opledger_console.waiting import COLUMNS, TABS, fate, left_words, row_of, since_words, taken_words, what
@@ -223,8 +224,14 @@ class InboxScreen(ActingScreen):
             return
         if one.operation_id is None:
             self.app.switch_mode("providers")
+            self.app.call_later(self._show_provider, one.contract)
         else:
             self.post_message(Opened(one.operation_id, TABS.get(one.code, "timeline")))
+
+    def _show_provider(self, name: str) -> None:
+        screen = self.app.screen
+        if isinstance(screen, ProvidersScreen):
+            screen.choose(name)
 
     @on(Listing.Picked, "#settled")
     def _look_back(self, message: Listing.Picked) -> None:

@@ -70,6 +70,7 @@ class ProvidersScreen(LedgerScreen):
         self._hands: dict[str, WorkerLook] = {}
         self._of_workers = False
         self._asking = False
+        self._wanted: str | None = None
         self._ticks = 0
 
     def body(self) -> Iterable[Widget]:
@@ -129,11 +130,21 @@ class ProvidersScreen(LedgerScreen):
             return
         now = self._now()
         rows = [provider_row(look, counted=found.counted) for look in found.providers]
-        self.query_one("#providers", Listing).show(rows)
+        listing = self.query_one("#providers", Listing)
+        listing.show(rows)
+        if self._wanted is not None and listing.go_to(self._wanted):
+            self._wanted = None
+            listing.focus()
         self.query_one("#workers", Listing).show([worker_row(look, now) for look in found.workers])
         self._tell_of(now)
 
     # --- the one under the cursor -------------------------------------------------------------------------------
+
+    def choose(self, name: str) -> None:
+        """Put the cursor on a provider; now, or as soon as it has been read."""
+        self._wanted = name
+        if self._found is not None:
+            self._draw()
 
     def chosen(self) -> ProviderLook | None:
         """Return the provider under the cursor; none where the cursor is among the workers."""
