@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,28 @@ async def test_hostile_text_is_shown_and_does_nothing(home: Home, size: tuple[in
     async with running(home, "tail", size) as pilot:
         assert_inert(await sees(pilot, "contract_violation", "observing"))
         assert pilot.app.screen.query_one(Listing).has_focus
+
+
+async def test_times_have_a_date_where_they_are_not_of_today_and_a_zone(home: Home) -> None:
+    """A tail that is left open over midnight must not show yesterday as today; t takes the zone of the machine."""
+    async with running(home, "tail") as pilot:
+        await sees(pilot, "Submitted")
+        screen = tail_of(pilot)
+        assert all(row.cells[0].endswith("Z") for row in screen.listing.rows)
+        assert screen.overview is not None
+        held = screen.listing.key
+        screen.overview = replace(screen.overview, taken_at=screen.overview.taken_at + timedelta(days=2))
+        screen.tick()
+        assert all(row.cells[0][:5] == f"{day_of(screen):%d%b}" for row in screen.listing.rows)
+        screen.overview = None
+        await pilot.press("t")
+        assert not any(row.cells[0].endswith("Z") for row in screen.listing.rows)
+        assert screen.listing.key == held
+
+
+def day_of(screen: TailScreen) -> datetime:
+    """The day of the events."""
+    return screen._held[0].events[0].event.at
 
 
 # --- the filter language ------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -13,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from opledger.rules.model import NEEDS_HUMAN, State
 from opledger.store.tail import Mark, TailEvent
 from opledger_console import tailfilter
 from opledger_console.desk import Desk, tail
@@ -21,43 +21,17 @@ from opledger_console.desk.tail import Stretch
 from opledger_console.messages import Opened
 from opledger_console.screens.base import LedgerScreen
 from opledger_console.screens.command import LineScreen
-from opledger_console.tailfilter import TailWanted, said
+from opledger_console.screens.tailrows import CONTRACT, ROOMY, columns, gap, row_of
+from opledger_console.tailfilter import TailWanted
 from opledger_console.text import line
-from opledger_console.views import GLYPHS, short_id
-from opledger_console.widgets.listing import Column, Listing, Row
+from opledger_console.views import TimeStyle
+from opledger_console.widgets.listing import Listing, Row
 
 MOST: Final = 5_000
 """Events that are held at once."""
 
 NEAR: Final = 5
 """With so few rows left above the screen, the ones before them are read."""
-
-CONTRACT: Final = 2
-"""The place of the contract among the cells of a row."""
-
-NEVER: Final = 10_000
-"""A width that no terminal has."""
-
-ROOMY: Final = 96
-"""From this width on the state that an event led to has a column of its own; before it stands among the words."""
-
-
-def _columns(width: int) -> tuple[Column, ...]:
-    roomy, tight = (0, NEVER) if width >= ROOMY else (NEVER, 0)
-    return (
-        ("time", 9, 0),
-        ("id", 8, 0),
-        ("contract", 14, 112),
-        ("from", 26, 150),
-        ("to", 26, roomy),
-        ("actor", 16, 128),
-        ("what happened", 0, roomy),
-        ("what happened", 0, tight),
-    )
-
-
-_GOOD: Final = frozenset({State.SUCCEEDED})
-_BAD: Final = frozenset({State.FAILED, State.REJECTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +46,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows that were read together, and where to go on from the first of them."""
+    """Events that were read together, their rows (one more where some are missing), and where to go on before them."""
 
+    events: tuple[TailEvent, ...]
     rows: tuple[Row, ...]
     start: Mark
 
@@ -89,6 +64,7 @@ class TailScreen(LedgerScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("L", "follow", "follow", tooltip="follow what comes, or stand still", id="tail.follow"),
         Binding("slash", "filter", "filter", key_display="/", tooltip="show only some of the events", id="tail.filter"),
+        Binding("t", "time", "time format", show=False, tooltip="times in UTC, or in your zone", id="tail.time"),
         Binding("escape", "clear", "all events", show=False, id="tail.clear"),
     ]
 
@@ -98,6 +74,7 @@ class TailScreen(LedgerScreen):
         self._wanted = TailWanted()
         self._begin()
         self._generation = 0
+        self._day: date | None = None
 
     def _begin(self) -> None:
         self._held: deque[Held] = deque()
@@ -113,7 +90,7 @@ class TailScreen(LedgerScreen):
 
     def body(self) -> Iterable[Widget]:
         """The events, and a line about what is shown."""
-        yield Listing(_columns(ROOMY), empty="no event yet", id="tail")
+        yield Listing(columns(ROOMY), empty="no event yet", id="tail")
         yield Static("", id="status", markup=False)
 
     def on_mount(self) -> None:
@@ -124,7 +101,7 @@ class TailScreen(LedgerScreen):
     def on_resize(self, event: events.Resize) -> None:
         """Give the words the room there is."""
         super().on_resize(event)
-        self.listing.columns = _columns(event.size.width)
+        self.listing.columns = columns(event.size.width)
         self.listing.refresh()
 
     @property
@@ -178,12 +155,12 @@ class TailScreen(LedgerScreen):
         rows = self._remembered(found)
         if found.missed:
             self._gaps += 1
-            rows = (_gap(self._gaps), *rows)
+            rows = (gap(self._gaps), *rows)
         last = self.listing.rows[-1].key if self.listing.rows else None
         # Whoever has moved the cursor meanwhile is looking at something, also where that message is still under way.
         self.following = self.following and self.listing.key in (None, last)
         if rows:
-            self._held.append(Held(rows, found.start))
+            self._held.append(Held(found.events, rows, found.start))
         if self.following:
             self._let_go()
         else:
@@ -195,13 +172,29 @@ class TailScreen(LedgerScreen):
         self._asking = None
         self._start, self._ended = found.start, found.ended
         if found.events:
-            self._held.appendleft(Held(self._remembered(found), found.start))
+            self._held.appendleft(Held(found.events, self._remembered(found), found.start))
             self._redraw()
 
     def _remembered(self, found: Stretch) -> tuple[Row, ...]:
-        rows = tuple(map(_row, found.events))
+        rows = self._made(found.events)
         self._ids |= {row.key: one.operation_id for row, one in zip(rows, found.events, strict=True)}
         return rows
+
+    def _made(self, some: tuple[TailEvent, ...]) -> tuple[Row, ...]:
+        now = self.overview.taken_at if self.overview is not None else self.desk.now()
+        self._day = now.date()
+        return tuple(row_of(one, now, self.desk.memory.prefs.time) for one in some)
+
+    def tick(self) -> None:
+        """Write the date where it is not today any more."""
+        if self.overview is not None and self.overview.taken_at.date() != self._day:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        for place, part in enumerate(self._held):
+            made = self._made(part.events)
+            self._held[place] = replace(part, rows=part.rows[: len(part.rows) - len(made)] + made)
+        self._redraw()
 
     def _let_go(self) -> None:
         """Let the oldest go, a read at a time, so that the rest has a place to go on from."""
@@ -283,6 +276,12 @@ class TailScreen(LedgerScreen):
             self._follow()
         self._show_status()
 
+    def action_time(self) -> None:
+        """Write times in UTC, or in the zone of this machine."""
+        local = self.desk.memory.prefs.time is TimeStyle.LOCAL
+        self.desk.memory.remember(time=TimeStyle.UTC if local else TimeStyle.LOCAL)
+        self._rewrite()
+
     def action_filter(self) -> None:
         """Ask which events are wanted."""
         known: dict[str, tuple[str, ...]] = {"contract": self._contracts()}
@@ -341,41 +340,3 @@ class TailScreen(LedgerScreen):
         if self._ended:
             words.append(", from the first on")
         self.query_one("#status", Static).update(words)
-
-
-def _row(one: TailEvent) -> Row:
-    event = one.event
-    changed = event.to_state is not None
-    words = f"{event.kind}  {said(event)}"
-    cells = (
-        f"{event.at:%H:%M:%S}Z",
-        short_id(one.operation_id),
-        one.contract,
-        _named(event.from_state) if changed else "",
-        _named(event.to_state) if changed else "",
-        event.actor,
-        words,
-        f"{_named(event.to_state)}: {words}" if changed else words,
-    )
-    return Row(f"{one.operation_id}/{event.seq}", cells, _colour(one), dim=not changed)
-
-
-def _named(word: str | None) -> str:
-    if word is None:
-        return "· new"
-    return f"{GLYPHS[State(word)]} {word}" if word in frozenset(State) else f"? {word}"
-
-
-def _colour(one: TailEvent) -> str:
-    state = one.event.to_state
-    if one.event.data is None:
-        return "bad"
-    if state in NEEDS_HUMAN:
-        return "human"
-    return "good" if state in _GOOD else "bad" if state in _BAD else "plain"
-
-
-def _gap(number: int) -> Row:
-    words = "… some events are left out here: more came at once than are read"
-    cells = ("", "", "", "", "", "", words, words)
-    return Row(f"gap/{number}", cells, "human")
