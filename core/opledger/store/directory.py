@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ClauseElement, bindparam, delete, func, select, update
+from sqlalchemy import ClauseElement, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.rules.contract import Contract
@@ -144,17 +144,20 @@ class Holding:
 
 def _holdings(tongue: Tongue) -> ClauseElement:
     o = OPERATION.c
-    # How long each lease still lasts by the shared clock, from the caller's now.
-    ends = o.lease_expires_at - tongue.clock + bindparam("now", type_=BigInteger)
     held = (o.lease_owner.is_not(None), o.lease_expires_at.is_not(None))
-    return select(o.lease_owner, func.count(), func.min(ends), func.max(ends)).where(*held).group_by(o.lease_owner)
+    ends = func.min(o.lease_expires_at), func.max(o.lease_expires_at)
+    return select(o.lease_owner, func.count(), *ends, tongue.clock).where(*held).group_by(o.lease_owner)
 
 
 def holdings(tx: Tx, now: datetime) -> dict[str, Holding]:
     """What each worker holds, by its name; also of those that are gone, whose leases have not been taken over yet."""
+    micros = encoding.to_micros(now)
+    # How long a lease still lasts by the shared clock, from the caller's now.
     return {
-        owner: Holding(owner, leases, encoding.from_micros(first), encoding.from_micros(last))
-        for owner, leases, first, last in tx.all(_holdings, now=encoding.to_micros(now))
+        owner: Holding(
+            owner, leases, encoding.from_micros(first - clock + micros), encoding.from_micros(last - clock + micros)
+        )
+        for owner, leases, first, last, clock in tx.all(_holdings, now=micros)
     }
 
 
