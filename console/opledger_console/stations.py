@@ -15,8 +15,7 @@ from opledger.store import Provider
 from opledger.store.directory import Holding
 from opledger.store.values import WorkerLife
 from opledger_console.text import line
-from opledger_console.views import span
-from opledger_console.waiting import SKEW, since_words
+from opledger_console.views import TimeStyle, span, stamp
 from opledger_console.widgets.listing import Column, Row
 from opledger_console.widgets.sparks import sparks
 
@@ -138,7 +137,13 @@ def worker_row(look: WorkerLook, now: datetime) -> Row:
     known = ("-", "-", "-", "-", "-")
     if life is not None:
         late = f"{life.lateness.total_seconds():.1f}s"
-        known = (life.host, str(life.pid), span(now - life.started), since_words(life.heartbeat, now), late)
+        known = (
+            life.host,
+            str(life.pid),
+            span(now - life.started),
+            stamp(life.heartbeat, now, TimeStyle.RELATIVE),
+            late,
+        )
     host, pid, up, beat, late = known
     leases = "0" if holding is None else str(holding.leases)
     kind = "plain" if look.alive else ("bad" if holding is not None else "ended")
@@ -190,7 +195,9 @@ def provider_told(look: ProviderLook, now: datetime, *, counted: bool) -> Text:
         text.append(" by ")
         text.append_text(line(provider.by or "?", limit=40))
         if provider.since is not None:
-            text.append(f" for {since_words(provider.since, now)}, since {provider.since:%d %b %H:%M:%S}Z")
+            text.append(
+                f" for {stamp(provider.since, now, TimeStyle.RELATIVE)}, since {provider.since:%d %b %H:%M:%S}Z"
+            )
         text.append("\nwhy: ", style="bold")
         text.append_text(line(provider.reason or "(no reason)", limit=600))
         text.append("\nNo call is made there until somebody lets it go with l; deadlines run on.")
@@ -270,7 +277,8 @@ def worker_told(look: WorkerLook, now: datetime) -> Text:
 
 
 def _ago(at: datetime, now: datetime) -> str:
-    return "ahead of our clock" if at > now + SKEW else f"{span(now - at)} ago"
+    said = stamp(at, now, TimeStyle.RELATIVE)
+    return "ahead of our clock" if said.endswith("!") else f"{said} ago"
 
 
 def _many(count: int) -> str:

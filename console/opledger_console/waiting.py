@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from opledger.rules.escalation import PROVIDER_PAUSED, Escalation, Severity
 from opledger.rules.model import Operation, State
-from opledger_console.views import GLYPHS, next_words, short_id, span
+from opledger_console.views import GLYPHS, TimeStyle, next_words, short_id, span, stamp
 from opledger_console.widgets.listing import Column, Row
 
 COLUMNS: Final[tuple[Column, ...]] = (
@@ -22,9 +22,6 @@ COLUMNS: Final[tuple[Column, ...]] = (
     ("asked by", 14, 100),
     ("why", 0, 0),
 )
-
-SKEW: Final = timedelta(seconds=2)
-"""So far ahead a moment may lie that must have passed; beyond, the clocks of two machines differ, and it shows."""
 
 WHAT: Final[Mapping[str, str]] = {
     State.AWAITING_APPROVAL: "approve",
@@ -69,11 +66,6 @@ def what(code: str) -> str:
     return WHAT.get(code, code.replace("_", " "))
 
 
-def since_words(at: datetime, now: datetime) -> str:
-    """Return how long ago something was; one that lies ahead although it cannot is nothing, with a mark."""
-    return "0s!" if at > now + SKEW else span(now - at)
-
-
 def left_words(deadline: datetime | None, now: datetime) -> str:
     """Return how long is left until a deadline; ``-`` where there is none."""
     if deadline is None:
@@ -96,7 +88,7 @@ def row_of(one: Escalation, now: datetime) -> Row:
         "‖" if one.state is None else GLYPHS[one.state],
         what(one.code),
         _SHORT[one.severity],
-        since_words(one.since, now),
+        stamp(one.since, now, TimeStyle.RELATIVE),
         left_words(one.deadline, now),
         one.contract,
         "-" if one.operation_id is None else short_id(one.operation_id),

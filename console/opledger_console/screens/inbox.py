@@ -25,8 +25,8 @@ from opledger_console.messages import LedgerAway, Opened
 from opledger_console.screens.acting import ActingScreen
 from opledger_console.screens.providers import ProvidersScreen
 from opledger_console.text import line
-from opledger_console.views import GLYPHS, short_id, span
-from opledger_console.waiting import COLUMNS, TABS, fate, left_words, row_of, since_words, taken_words, what
+from opledger_console.views import GLYPHS, TimeStyle, short_id, span, stamp
+from opledger_console.waiting import COLUMNS, TABS, fate, left_words, row_of, taken_words, what
 from opledger_console.widgets.listing import Column, Listing, Row
 
 SETTLED_COLUMNS: Final[tuple[Column, ...]] = (
@@ -268,11 +268,11 @@ def _head(one: Escalation, op: Operation | None, now: datetime) -> Text:
     if op is None:
         text.append("‖ provider ", style="bold")
         text.append_text(line(one.contract, limit=60, style="bold"))
-        text.append(f"  paused for {since_words(one.since, now)}")
+        text.append(f"  paused for {stamp(one.since, now, TimeStyle.RELATIVE)}")
         return text
     text.append(f"{GLYPHS[op.state]} {short_id(op.operation_id)}  {op.state.value}", style="bold")
     wanted = "" if one.code == op.state else f"{what(one.code)}, "
-    text.append(f"  {wanted}{one.severity.value}, for {since_words(one.since, now)}")
+    text.append(f"  {wanted}{one.severity.value}, for {stamp(one.since, now, TimeStyle.RELATIVE)}")
     if one.deadline is not None:
         left = left_words(one.deadline, now)
         text.append(f", deadline {'passed' if left == 'passed' else f'in {left}'}", style="bold")
