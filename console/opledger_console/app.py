@@ -11,14 +11,18 @@ from textual import on, work
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.worker import get_current_worker
 
 from opledger.config import Settings
 from opledger.errors import OpledgerError
-from opledger_console import themes
+from opledger_console import keymap, terminal, themes, topics
+from opledger_console.commands import Command, Vocabulary
 from opledger_console.desk import Desk, trace
 from opledger_console.messages import LedgerAway, Opened, OverviewTaken
+from opledger_console.palette import PROVIDERS
 from opledger_console.screens.audit import AuditScreen
 from opledger_console.screens.base import LedgerScreen
+from opledger_console.screens.command import CommandScreen
 from opledger_console.screens.help import HelpScreen
 from opledger_console.screens.inbox import InboxScreen
 from opledger_console.screens.operation import OperationScreen
@@ -26,6 +30,10 @@ from opledger_console.screens.operations import OperationsScreen
 from opledger_console.screens.providers import ProvidersScreen
 from opledger_console.screens.tail import TailScreen
 from opledger_console.screens.tasks import TasksScreen
+from opledger_console.views import Look
+
+HUNG_UP: Final = 129
+"""The exit code after the terminal has gone: what a shell makes of SIGHUP."""
 
 EVERY: Final = 1.0
 """Seconds between two looks at the frame while nothing changes."""
@@ -50,6 +58,7 @@ class ConsoleApp(App[int]):
     CSS_PATH: ClassVar[Any] = ["console.tcss"]
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS = PROVIDERS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "mode('inbox')", "inbox", show=False, id="mode.inbox"),
         Binding("2", "mode('operations')", "operations", show=False, id="mode.operations"),
@@ -58,6 +67,7 @@ class ConsoleApp(App[int]):
         Binding("5", "mode('tail')", "tail", show=False, id="mode.tail"),
         Binding("6", "mode('audit')", "audit", show=False, id="mode.audit"),
         Binding("exclamation_mark", "next_needing", "next that needs you", key_display="!", id="next", show=False),
+        Binding("colon", "command", "command line", key_display=":", id="command", show=False),
         Binding("question_mark", "help", "help", key_display="?", id="help"),
         Binding("q", "leave", "quit", id="quit"),
         Binding("ctrl+c", "leave", "quit", show=False, priority=True, id="quit.now"),
@@ -72,18 +82,22 @@ class ConsoleApp(App[int]):
 
     def on_mount(self) -> None:
         """Dress, open the first screen, and begin to follow the ledger."""
-        themes.apply(self, self.desk.settings.console.theme, os.environ)
-        if self.desk.settings.console.keys:
-            self.set_keymap(dict(self.desk.settings.console.keys))
+        settings = self.desk.settings.console
+        troubles = [themes.apply(self, settings.theme, os.environ)]
+        troubles += keymap.apply(self, settings.keys)
         # The inbox is the start; where nothing needs a person it says so, and what was decided last.
-        self.switch_mode(self._start or "inbox")
+        words = [one for one in troubles if one is not None]
+        self._go(self._start or "inbox", (lambda screen: _warn(screen, words)) if words else None)
         self._follow()
 
     @work(thread=True, group="follow", exit_on_error=False)
     def _follow(self) -> None:
         """Look at the ledger whenever somebody has written, and once a second anyway."""
-        desk, changed = self.desk, True
-        while not desk.closing.is_set():
+        desk, changed, me = self.desk, True, get_current_worker()
+        while not (me.is_cancelled or desk.closing.is_set()):
+            if not self.is_headless and terminal.hung_up():
+                self.call_from_thread(self.exit, HUNG_UP)
+                return
             try:
                 overview = desk.overview()
                 self.call_from_thread(self._tell, OverviewTaken(overview, changed))
@@ -122,6 +136,60 @@ class ConsoleApp(App[int]):
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
 
+    # --- views, and the line in which they are named ------------------------------------------------------------
+
+    def saved_views(self) -> tuple[str, ...]:
+        """Return the names of the views that people have kept."""
+        return tuple(sorted(self.desk.memory.prefs.views))
+
+    def open_view(self, name: str) -> None:
+        """Show the operations of a view that was kept."""
+        self._on_operations(lambda screen: screen.open_view(name))
+
+    def _on_operations(self, then: Callable[[OperationsScreen], None]) -> None:
+        self._go("operations", then)
+
+    def _go(self, mode: str, then: Callable[[Any], None] | None = None) -> None:
+        """Go to a screen; `then` is done once it stands there."""
+        self.switch_mode(mode)
+        screen = self.screen_stack[0]
+        if then is not None:
+            screen.call_after_refresh(then, screen)
+
+    def action_command(self) -> None:
+        """Type a command: where to go, what to show."""
+        stack = self._screen_stacks.get("operations", [])
+        seen = stack[0].vocabulary() if stack and isinstance(stack[0], OperationsScreen) else {}
+        vocabulary = Vocabulary(seen, tuple(themes.SHORT), self.saved_views(), topics.known())
+        self.push_screen(CommandScreen(vocabulary), self._carry_out)
+
+    def _carry_out(self, command: Command | None) -> None:
+        if command is None:
+            return
+        verb, rest = command.verb, command.rest
+        if verb == "ops":
+            self._on_operations(lambda screen: screen.show_look(Look(rest, screen.look.sort)))
+        elif verb == "tail":
+            self._go("tail", (lambda screen: screen.show_only(rest)) if rest else None)
+        elif verb == "find":
+            self._go("audit", lambda screen: screen.find(rest))
+        elif verb in SCREENS:
+            self._go(verb)
+        elif verb == "open":
+            self.push_screen(OperationScreen(self.desk, rest))
+        elif verb == "help":
+            self.push_screen(HelpScreen(self.screen, rest or None))
+        elif verb == "theme":
+            trouble = themes.dress(self, rest)
+            if trouble is not None and isinstance(self.screen, LedgerScreen):
+                self.screen.say(trouble, severity="warning")
+        elif verb == "save":
+            self._on_operations(lambda screen: screen.save_view(rest))
+        elif verb == "view":
+            self.open_view(rest)
+        else:
+            self.action_leave()
+
     def action_leave(self) -> None:
         """Quit; the worker that was started here ends too, and cancels nothing."""
         self.exit(0)
@@ -135,6 +203,10 @@ class ConsoleApp(App[int]):
         self.exit(1, message=f"The console met an error and has ended{words}; opledger list and explain show the same.")
 
 
+def _warn(screen: LedgerScreen, words: list[str]) -> None:
+    screen.say("\n".join(words), severity="warning", timeout=20)
+
+
 def _making(screen: type[LedgerScreen], desk: Desk) -> Callable[[], Screen[Any]]:
     return partial(screen, desk)
 
@@ -142,7 +214,9 @@ def _making(screen: type[LedgerScreen], desk: Desk) -> Callable[[], Screen[Any]]
 def run(settings: Settings, *, read_only: bool = False, worker: bool = True, start: str | None = None) -> int:
     """Open the console and return its exit code once it is closed; a worker it started ends with it."""
     desk = Desk(settings, read_only=read_only, drive=worker)
+    app = ConsoleApp(desk, start=start)
     try:
-        return ConsoleApp(desk, start=start).run() or 0
+        with terminal.ending_well(app):
+            return app.run() or 0
     finally:
         desk.close()

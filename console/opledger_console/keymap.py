@@ -85,11 +85,9 @@ def check(wanted: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def apply(app: App[Any], wanted: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the app these keys as far as they can be had, and say on the screen what cannot; returns the same."""
+    """Give the app these keys as far as they can be had; returns a sentence for each that cannot."""
     good, problems = check(wanted)
     app.set_keymap(good)
-    for problem in problems:
-        app.notify(problem, title="keys", markup=False, severity="warning", timeout=15)
     return problems
 
 

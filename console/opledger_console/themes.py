@@ -63,20 +63,25 @@ SHORT: Final[Mapping[str, str]] = {
 }
 
 
-def apply(app: App[int], wanted: str | None, environment: Mapping[str, str]) -> None:
+def apply(app: App[int], wanted: str | None, environment: Mapping[str, str]) -> str | None:
     """Dress the app: as the settings say, by a short name or any of Textual's; dark where they say nothing.
 
-    A name that is not known is told and changes nothing. Where ``TEXTUAL_ANIMATIONS`` says nothing either, nothing
-    moves: over SSH a scroll that glides is a scroll that lags.
+    Returns what is to be said where there is no theme of that name. Where ``TEXTUAL_ANIMATIONS`` says nothing either,
+    nothing moves: over SSH a scroll that glides is a scroll that lags.
     """
     for theme in OURS:
         app.register_theme(theme)
     if "TEXTUAL_ANIMATIONS" not in environment:
         app.animation_level = "none"
-    name = SHORT.get(wanted or "dark", wanted or "")
+    return dress(app, wanted or "dark")
+
+
+def dress(app: App[int], wanted: str) -> str | None:
+    """Dress the app anew. Returns what is to be said where there is no theme of that name."""
+    name = SHORT.get(wanted, wanted)
     if name not in app.available_themes:
-        app.theme = DARK.name
-        known = ", ".join(SHORT)
-        app.notify(f"there is no theme {name!r}; try one of: {known}", markup=False, severity="warning")
-        return
+        if app.theme not in {theme.name for theme in OURS}:
+            app.theme = DARK.name
+        return f"there is no theme {wanted!r}; try one of: {', '.join(SHORT)}"
     app.theme = name
+    return None

@@ -50,6 +50,20 @@ STRIP: Final[tuple[tuple[State, str], ...]] = (
 """The attention strip, in order of urgency."""
 
 
+Column = tuple[str, int, int]
+"""Of a list: name, width in cells (0: what is left), and the least width from which on it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a list. `cells` are outside text, one for each column; they are made inert where they are drawn."""
+
+    key: str
+    cells: tuple[str, ...]
+    kind: str = "plain"  #: its colour: human, good, bad, ended, busy, plain
+    dim: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerView:
     """A worker and its last sign of life."""

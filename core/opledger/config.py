@@ -79,6 +79,7 @@ class ConsoleSettings:
     theme: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)  #: action -> key
     columns: tuple[str, ...] = ()
+    grace: timedelta = timedelta(seconds=5)  #: in which an approval or a cancellation can be taken back
 
 
 @dataclass(frozen=True, slots=True)

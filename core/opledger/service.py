@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
@@ -43,10 +44,17 @@ def make_worker(
     return Worker(store, results=folder, name=name, lease=lease, concurrency=concurrency, tick=tick)
 
 
-def run_worker(settings: Settings, *, name: str | None = None, until_idle: bool = False, once: bool = False) -> int:
+def run_worker(
+    settings: Settings,
+    *,
+    name: str | None = None,
+    until_idle: bool = False,
+    once: bool = False,
+    with_parent: bool = False,
+) -> int:
     """Open the ledger and run a worker in this process until it is told to stop; returns the exit code 0.
 
-    Raises StoreUnavailable where the database cannot be used, ConfigWrong where results cannot be stored, or
+    `with_parent`: it also stops once the process that started it has ended, however that came. Raises StoreUnavailable where the database cannot be used, ConfigWrong where results cannot be stored, or
     where notices are asked for and apprise is not installed.
     """
     with Store.open(settings.database) as store:
@@ -60,7 +68,8 @@ def run_worker(settings: Settings, *, name: str | None = None, until_idle: bool 
             tick=asked.tick,
         )
         notices = Notices.from_settings(store, settings, worker.name, worker.clock)
-        run_until_signalled(worker, until_idle=until_idle, once=once, notices=notices)
+        parent = os.getppid() if with_parent else None
+        run_until_signalled(worker, until_idle=until_idle, once=once, notices=notices, parent=parent)
     return 0
 
 
@@ -71,10 +80,11 @@ async def serve(
     until_idle: bool = False,
     once: bool = False,
     notices: Notices | None = None,
+    parent: int | None = None,
 ) -> None:
     """Run the worker under a scheduler until told to stop (or idle, or after one look).
 
-    With `notices`, people outside are told of what needs them; a worker that ends by itself does so once more.
+    With `parent`, it also stops once that process is no longer the one that started this one. With `notices`, people outside are told of what needs them; a worker that ends by itself does so once more.
     """
     scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
 
@@ -86,6 +96,11 @@ async def serve(
             await worker.heartbeat()
         except StoreUnavailable as error:
             log.warning("no heartbeat: %s", error)
+
+    async def look_at_parent() -> None:
+        if parent is not None and os.getppid() != parent:
+            log.warning("the process that started this worker has ended; so does the worker")
+            stop.set()
 
     async def sweep() -> None:
         await asyncio.to_thread(worker.sweep)
@@ -101,6 +116,8 @@ async def serve(
     scheduler.add_job(worker.wake, "interval", seconds=worker.tick_every.total_seconds())
     scheduler.add_job(renew, "interval", seconds=max(worker.lease.total_seconds() / 3, 0.05))
     scheduler.add_job(beat, "interval", seconds=HEARTBEAT.total_seconds())
+    if parent is not None:
+        scheduler.add_job(look_at_parent, "interval", seconds=HEARTBEAT.total_seconds())
     scheduler.add_job(sweep, "interval", seconds=SWEEP.total_seconds())
     if notices is not None:
         scheduler.add_job(tell, "interval", seconds=NOTICES.total_seconds())
@@ -124,6 +141,7 @@ def run_until_signalled(
     until_idle: bool = False,
     once: bool = False,
     notices: Notices | None = None,
+    parent: int | None = None,
     ready: Callable[[], None] | None = None,
 ) -> None:
     """Run in this process until SIGTERM or SIGINT; both stop the worker and cancel no job.
@@ -138,7 +156,7 @@ def run_until_signalled(
             loop.add_signal_handler(number, stop.set)
         if ready is not None:
             ready()
-        await serve(worker, stop, until_idle=until_idle, once=once, notices=notices)
+        await serve(worker, stop, until_idle=until_idle, once=once, notices=notices, parent=parent)
 
     try:
         import uvloop

@@ -32,9 +32,8 @@ async def running(
 ) -> AsyncIterator[Pilot[Any]]:
     """The console, open at one of its screens."""
     with console(home, start, toml=toml) as app:
-        async with app.run_test(size=size, notifications=True) as pilot:
+        async with app.run_test(size=size) as pilot:
             yield pilot
-            app.desk.closing.set()
 
 
 def shown(pilot: Pilot[Any]) -> str:

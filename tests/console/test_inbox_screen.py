@@ -13,7 +13,6 @@ from opledger.errors import StoreUnavailable
 from opledger.rules import evidence as e
 from opledger.rules.escalation import Severity
 from opledger.rules.model import Deadline, Means, Operation, State
-from opledger_console import waiting
 from opledger_console.desk import Desk
 from opledger_console.desk import inbox as reads
 from opledger_console.dialogs.acknowledge import AcknowledgeDialog
@@ -25,6 +24,7 @@ from opledger_console.dialogs.panel import TextPanel
 from opledger_console.dialogs.reject import RejectDialog
 from opledger_console.dialogs.resolve import ResolveDialog
 from opledger_console.messages import Opened
+from opledger_console.pages import waiting
 from opledger_console.screens.inbox import NOTHING, InboxScreen
 from opledger_console.widgets.listing import Listing
 from tests.console.hands import HOSTILE, assert_inert, console, running, sees, shown, until

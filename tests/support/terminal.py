@@ -133,8 +133,11 @@ class Terminal:
         return bool(data)
 
     def rest(self, quiet: float = 0.3) -> str:
-        """Wait until nothing has been written for `quiet` seconds; return what stands on the screen."""
-        while self.read(quiet):
+        """Wait until nothing has been written for `quiet` seconds, or until a live screen has gone on for five times as
+        long; return what stands on the screen.
+        """
+        end = self.clock.monotonic() + 5 * quiet
+        while self.read(quiet) and self.clock.monotonic() < end:
             pass
         return self.text()
 

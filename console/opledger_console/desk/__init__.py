@@ -96,7 +96,7 @@ class Desk:
     def _mode(self, alive: list[WorkerView]) -> str:
         if self.read_only:
             return "READ-ONLY"
-        return "drives" if any(worker.name == self._child.name for worker in alive) else "watches"
+        return "drives" if alive and self._child.running else "watches"
 
     def _driver(self, alive: list[WorkerView]) -> str:
         if alive:

@@ -48,12 +48,13 @@ class ChildWorker:
             "OPLEDGER_OPERATOR": settings.operator,
         }
         self._process = subprocess.Popen(  # noqa: S603 - our own worker, and no shell
-            [sys.executable, "-m", "opledger.cli", "worker", "--name", self.name],
+            [sys.executable, "-m", "opledger.cli", "worker", "--name", self.name, "--with-parent"],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # Ctrl-C in the terminal is for the console, which then ends its child.
+            # Ctrl-C and a hang-up are for the console, which then ends its child; and where it can't, the child sees
+            # that its parent has gone.
             start_new_session=True,
         )
 

@@ -27,10 +27,10 @@ __all__ = ["CancelFacts", "Choices", "Deed", "Outcome"]  # and the functions bel
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """What became of a verdict, in words. `done`: it is recorded."""
+    """What became of a verdict, in words. `done`: it is recorded; None: nobody knows."""
 
     verdict: Verdict
-    done: bool
+    done: bool | None
     words: str
 
 

@@ -18,7 +18,7 @@ from opledger.store.directory import Holding
 from opledger.store.tail import Mark, TailEvent
 from opledger.store.values import WorkerLife
 from opledger_console.desk import SPARING, Desk
-from opledger_console.stations import Contracted, ProviderLook, Stations, WorkerLook
+from opledger_console.pages.stations import Contracted, ProviderLook, Stations, WorkerLook
 
 BACK: Final = 20_000
 """How many events are read at first, at most."""

@@ -84,9 +84,18 @@ class Press(Button):
     ]
 
     def __init__(self, label: str, *, id: str, variant: ButtonVariant = "primary") -> None:  # noqa: A002 - Textual's name
-        super().__init__(Content(label), variant=variant, id=id, compact=True)
+        super().__init__(Content(f"  {label}  "), variant=variant, id=id, compact=True)
+        self._words = label
         # The effect of Textual's own would swallow a second press; pressing twice is the dialog's business.
         self.active_effect_duration = 0
+
+    def on_focus(self) -> None:
+        """Mark what Enter would press; a colour alone does not reach everybody."""
+        self.label = Content(f"▐ {self._words} ▌")
+
+    def on_blur(self) -> None:
+        """Take the mark away."""
+        self.label = Content(f"  {self._words}  ")
 
 
 class Alternatives(Static, can_focus=True):

@@ -23,8 +23,8 @@ from opledger_console.messages import LedgerAway, Opened
 from opledger_console.screens.base import LedgerScreen
 from opledger_console.screens.command import LineScreen
 from opledger_console.text import line
-from opledger_console.views import GLYPHS, kind_of, short_id, span
-from opledger_console.widgets.listing import Column, Listing, Row
+from opledger_console.views import GLYPHS, Column, Row, kind_of, short_id, span
+from opledger_console.widgets.listing import Listing
 
 FINDINGS: Final[tuple[Column, ...]] = (
     ("finding", 16, 0),

@@ -23,6 +23,7 @@ from opledger_console.messages import Gathered, LedgerAway, NotGathered, Overvie
 from opledger_console.views import Overview
 from opledger_console.widgets.frame import AttentionStrip, FrameLine
 from opledger_console.widgets.keys import KeysLine
+from opledger_console.widgets.notice import NoticeLine
 
 SMALLEST: Final = (30, 6)
 """Below this width or height a screen only says that it is too small."""
@@ -82,6 +83,7 @@ class LedgerScreen(Screen[None]):
         yield FrameLine(self.desk.where, self.desk.settings.operator)
         yield AttentionStrip(markup=False)
         yield from self.body()
+        yield NoticeLine()
         yield KeysLine()
         yield Static(
             f"this window is too small; it needs {SMALLEST[0]}x{SMALLEST[1]}", classes="too-small", markup=False
@@ -102,11 +104,9 @@ class LedgerScreen(Screen[None]):
         width, height = event.size.width, event.size.height
         self.set_class(width < SMALLEST[0] or height < SMALLEST[1], "-too-small")
 
-    def say(self, words: str, *, severity: Any = "information", timeout: float = 8.0) -> None:
-        """Show a notice; whatever stands in it is shown as it is."""
-        from opledger_console.text import block
-
-        self.notify(block(words).plain, markup=False, severity=severity, timeout=timeout)
+    def say(self, words: str, *, severity: str = "information", timeout: float = 8.0) -> None:
+        """Say something in the screen's own line; whatever stands in it is shown as it is."""
+        self.query_one(NoticeLine).tell(words, severity, timeout)
 
     def action_look(self) -> None:
         """Ask for a new picture; one that is under way is enough, and is followed by another."""

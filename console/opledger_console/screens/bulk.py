@@ -13,7 +13,8 @@ from opledger_console.desk import deeds
 from opledger_console.desk.deeds import Outcome
 from opledger_console.dialogs.bulk import BulkDialog, BulkOutcome, BulkReport, Prospect
 from opledger_console.messages import LedgerAway
-from opledger_console.screens.acting import GRACE, ActingScreen, SheetRefused
+from opledger_console.screens.acting import ActingScreen
+from opledger_console.screens.deciding import SheetRefused, grace_of
 from opledger_console.verdicts import BulkVerdict, Verb
 
 
@@ -108,10 +109,14 @@ class BulkScreen(ActingScreen):
     def _ask_for_many(self, message: ProspectsReady) -> None:
         self.busy = False
         if self.is_current:
-            self.app.push_screen(BulkDialog(message.verb, message.prospects, grace=GRACE), self._many_decided)
+            self.app.push_screen(
+                BulkDialog(message.verb, message.prospects, grace=grace_of(self.desk)), self._many_decided
+            )
 
     def _many_decided(self, verdict: BulkVerdict | None) -> None:
-        if verdict is not None:
+        if verdict is None:
+            self.say("nothing was done", timeout=3)
+        else:
             self.busy = True
             self._carry_out_many(verdict)
 

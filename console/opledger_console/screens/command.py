@@ -19,6 +19,7 @@ from textual.widgets import Input, Static
 from opledger.errors import UsageError
 from opledger_console.commands import VERBS, Command, Vocabulary, complete, parse
 from opledger_console.text import line
+from opledger_console.widgets.typed import Typed
 
 Result = TypeVar("Result")
 
@@ -26,14 +27,6 @@ OFFERED = 8
 """How many ways to go on are shown at once."""
 
 REMEMBERED = 100
-
-
-class Typed(Input):
-    """A field that shows what is pasted or completed without obeying it; Textual's own hands escapes on."""
-
-    def validate_value(self, value: str) -> str:
-        """Make it inert as it comes in."""
-        return line(value).plain
 
 
 class LineScreen(ModalScreen[Result | None], Generic[Result]):

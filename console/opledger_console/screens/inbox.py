@@ -22,12 +22,12 @@ from opledger.rules.model import Operation, State
 from opledger_console.desk import Desk
 from opledger_console.desk.inbox import InboxReader, Settled, Waiting
 from opledger_console.messages import LedgerAway, Opened
+from opledger_console.pages.waiting import COLUMNS, TABS, fate, left_words, row_of, taken_words, what
 from opledger_console.screens.acting import ActingScreen
 from opledger_console.screens.providers import ProvidersScreen
 from opledger_console.text import line
-from opledger_console.views import GLYPHS, TimeStyle, short_id, span, stamp
-from opledger_console.waiting import COLUMNS, TABS, fate, left_words, row_of, taken_words, what
-from opledger_console.widgets.listing import Column, Listing, Row
+from opledger_console.views import GLYPHS, Column, Row, TimeStyle, short_id, span, stamp
+from opledger_console.widgets.listing import Listing
 
 SETTLED_COLUMNS: Final[tuple[Column, ...]] = (
     ("age", 4, 0),

@@ -16,11 +16,11 @@ from textual.widgets import Static
 from opledger.errors import OpledgerError, StoreUnavailable
 from opledger.rules.filters import FilterWrong, Wanted, matches, parse
 from opledger.rules.model import Operation
-from opledger_console import columns
 from opledger_console.desk import Desk
 from opledger_console.desk import operations as reading
 from opledger_console.desk.operations import Sort
 from opledger_console.messages import Chosen, LedgerAway, MoreWanted
+from opledger_console.pages import columns
 from opledger_console.screens.marking import MarkingScreen
 from opledger_console.text import block
 from opledger_console.views import Detail, Look, TimeStyle
@@ -297,19 +297,22 @@ class OperationsScreen(MarkingScreen):
         names = [name for name in self.desk.settings.console.columns if name in columns.NAMES]
         self.table.dress(names=names, wide=prefs.wide, style=prefs.time)
 
-    def action_filter(self) -> None:
-        """Type a filter."""
-        bar = self.query_one(FilterBar)
-        seen = self.table.rows
-        counts = self.overview.counts if self.overview is not None else {}
-        bar.vocabulary = {
-            "state": tuple(counts),
+    def vocabulary(self) -> dict[str, tuple[str, ...]]:
+        """Return what a filter could name, as far as it has been seen."""
+        seen, overview = self.table.rows, self.overview
+        return {
+            "state": tuple(overview.counts if overview is not None else ()),
             "contract": tuple(sorted({op.contract for op in seen})),
             "by": tuple(sorted({op.requested_by for op in seen})),
             "tag": tuple(sorted({f"{name}={value}" for op in seen for name, value in op.tags.items()})),
             "task": tuple(sorted({op.task for op in seen if op.task})),
-            "code": tuple(self.overview.attentions if self.overview is not None else ()),
+            "code": tuple(overview.attentions if overview is not None else ()),
         }
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        bar = self.query_one(FilterBar)
+        bar.vocabulary = self.vocabulary()
         bar.open(self.look.text)
 
     @on(FilterBar.Applied)

@@ -16,15 +16,12 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from opledger.errors import OpledgerError, StoreUnavailable
-from opledger_console.desk import Desk, deeds
+from opledger.errors import StoreUnavailable
+from opledger_console.desk import Desk
 from opledger_console.desk.providers import ProvidersReader
-from opledger_console.dialogs.panel import TextPanel
 from opledger_console.dialogs.provider import ProviderDialog
 from opledger_console.messages import LedgerAway
-from opledger_console.screens.acting import DeedDone
-from opledger_console.screens.base import LedgerScreen
-from opledger_console.stations import (
+from opledger_console.pages.stations import (
     PROVIDERS,
     WORKERS,
     ProviderLook,
@@ -35,14 +32,14 @@ from opledger_console.stations import (
     worker_row,
     worker_told,
 )
-from opledger_console.verdicts import Verdict
+from opledger_console.screens.deciding import DecidingScreen
 from opledger_console.widgets.listing import Listing
 
 AGAIN: Final = 5
 """After so many seconds without a change the figures are looked at again: they age by themselves."""
 
 
-class ProvidersScreen(LedgerScreen):
+class ProvidersScreen(DecidingScreen):
     """Two lists, and the one under the cursor told."""
 
     TITLE_WORDS = "Providers"
@@ -69,7 +66,6 @@ class ProvidersScreen(LedgerScreen):
         self._providers: dict[str, ProviderLook] = {}
         self._hands: dict[str, WorkerLook] = {}
         self._of_workers = False
-        self._asking = False
         self._wanted: str | None = None
         self._ticks = 0
 
@@ -215,32 +211,6 @@ class ProvidersScreen(LedgerScreen):
 
     def _ask(self, verb: Literal["pause", "resume"]) -> None:
         look = self.chosen()
-        if look is None or self._asking:
-            return
-        self._asking = True
-        why = look.provider.reason if look.paused else None
-        self.app.push_screen(ProviderDialog(look.name, verb, look.provider.open_operations, why), self._decided)
-
-    def _decided(self, verdict: Verdict | None) -> None:
-        self._asking = False
-        if verdict is not None:
-            self._carry_out(verdict)
-
-    @work(thread=True, group="deed", exit_on_error=False)
-    def _carry_out(self, verdict: Verdict) -> None:
-        try:
-            deed = deeds.carry_out_one(self.desk, verdict)
-        except StoreUnavailable as error:
-            self.post_message(LedgerAway(error.message))
-            deed = deeds.Deed(verdict, False, f"{error.message}; look whether it was recorded before doing it again")
-        except OpledgerError as error:
-            deed = deeds.Deed(verdict, False, error.message)
-        self.post_message(DeedDone(deed))
-
-    @on(DeedDone)
-    def _done(self, message: DeedDone) -> None:
-        if message.deed.done:
-            self.say(message.deed.words)
-        else:
-            self.app.push_screen(TextPanel("nothing was done", message.deed.words))
-        self.action_look()
+        if look is not None and not self.busy:
+            why = look.provider.reason if look.paused else None
+            self.show_dialog(ProviderDialog(look.name, verb, look.provider.open_operations, why))

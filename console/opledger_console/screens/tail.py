@@ -24,8 +24,8 @@ from opledger_console.screens.command import LineScreen
 from opledger_console.screens.tailrows import CONTRACT, ROOMY, columns, gap, row_of
 from opledger_console.tailfilter import TailWanted
 from opledger_console.text import line
-from opledger_console.views import TimeStyle
-from opledger_console.widgets.listing import Listing, Row
+from opledger_console.views import Row, TimeStyle
+from opledger_console.widgets.listing import Listing
 
 MOST: Final = 5_000
 """Events that are held at once."""

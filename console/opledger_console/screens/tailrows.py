@@ -8,8 +8,7 @@ from typing import Final
 from opledger.rules.model import NEEDS_HUMAN, State
 from opledger.store.tail import TailEvent
 from opledger_console.tailfilter import said
-from opledger_console.views import GLYPHS, TimeStyle, short_id, stamp
-from opledger_console.widgets.listing import Column, Row
+from opledger_console.views import GLYPHS, Column, Row, TimeStyle, short_id, stamp
 
 CONTRACT: Final = 2
 """The place of the contract among the cells of a row."""

@@ -17,8 +17,8 @@ from opledger_console.desk.tasks import Member, TaskBook, Tasks
 from opledger_console.messages import Opened
 from opledger_console.screens.base import LedgerScreen
 from opledger_console.text import line
-from opledger_console.views import GLYPHS, kind_of, next_words, short_id, span
-from opledger_console.widgets.listing import Column, Listing, Row
+from opledger_console.views import GLYPHS, Column, Row, kind_of, next_words, short_id, span
+from opledger_console.widgets.listing import Listing
 
 COLUMNS: Final[tuple[Column, ...]] = (
     ("task", 0, 0),

@@ -17,6 +17,7 @@ from textual.widgets import Input, Static
 
 from opledger.rules.filters import FilterWrong, Wanted, complete, parse
 from opledger_console.text import line
+from opledger_console.widgets.typed import Typed
 
 
 class _Suggests(Suggester):
@@ -61,7 +62,7 @@ class FilterBar(Vertical):
 
     def compose(self) -> ComposeResult:
         """The line, and what is said about it."""
-        yield Input(
+        yield Typed(
             placeholder="state:waiting contract:NAME by:WHO age>2h tag:K=V, or the end of an id",
             suggester=_Suggests(self._offers),
             compact=True,

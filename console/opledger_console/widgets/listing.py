@@ -21,23 +21,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from opledger_console.text import fitted
-
-Column = tuple[str, int, int]
-"""Name, width in cells (0: what is left), and the least width of the list from which on it is shown."""
+from opledger_console.views import Column, Row
 
 HEADER: Final = 1
 NARROWEST: Final = 6
 """Cells that the column which takes the rest has at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row. `cells` are outside text, one for each column; they are made inert where they are drawn."""
-
-    key: str
-    cells: tuple[str, ...]
-    kind: str = "plain"  #: its colour: human, good, bad, ended, busy, plain
-    dim: bool = False
 
 
 class Listing(ScrollView, can_focus=True):
@@ -61,13 +49,13 @@ class Listing(ScrollView, can_focus=True):
         "listing--bad", "listing--ended", "listing--busy", "listing--plain",
     }  # fmt: skip
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("home,g", "edge(-1)", "first", show=False),
-        Binding("end,G", "edge(1)", "last", show=False),
-        Binding("enter", "pick", "open", show=False),
+        Binding("down,j", "move(1)", "down", show=False, id="list.down"),
+        Binding("up,k", "move(-1)", "up", show=False, id="list.up"),
+        Binding("pagedown", "page(1)", "page down", show=False, id="list.page_down"),
+        Binding("pageup", "page(-1)", "page up", show=False, id="list.page_up"),
+        Binding("home,g", "edge(-1)", "first", show=False, id="rows.first"),
+        Binding("end,G", "edge(1)", "last", show=False, id="rows.last"),
+        Binding("enter", "open", "open", show=False, id="list.open"),
     ]
 
     @dataclass
@@ -183,7 +171,7 @@ class Listing(ScrollView, can_focus=True):
         """Move the cursor to the first or the last row."""
         self._put(0 if which < 0 else len(self._rows) - 1)
 
-    def action_pick(self) -> None:
+    def action_open(self) -> None:
         """Open the row under the cursor."""
         if self.key is not None:
             self.post_message(self.Picked(self, self.key))
@@ -195,7 +183,7 @@ class Listing(ScrollView, can_focus=True):
             return
         key = self._rows[place].key
         if key == self.key == self._clicked:
-            self.action_pick()
+            self.action_open()
         else:
             self._put(place)
             self._clicked = key
@@ -251,7 +239,8 @@ class Listing(ScrollView, can_focus=True):
         width = self.size.width
         if y < HEADER:
             names = [name for name, _, _ in self.columns]
-            return self._strip(self._laid_out(names, width), self.get_component_rich_style("listing--header"), width)
+            header = self.get_component_rich_style("listing--header")
+            return self._strip(" " + self._laid_out(names, width), header, width)
         place = y - HEADER + self.scroll_offset.y
         if place >= len(self._rows):
             words = self._empty if not self._rows and y == HEADER else ""
@@ -262,11 +251,13 @@ class Listing(ScrollView, can_focus=True):
             style += Style(dim=True)
         if row.key == self.key:
             style += self.get_component_rich_style("listing--cursor" if self.has_focus else "listing--resting")
-        return self._strip(self._laid_out(row.cells, width), style, width)
+        # A bar as well: not every terminal shows what is reversed, and no picture of text does.
+        mark = "▌" if row.key == self.key else " "
+        return self._strip(mark + self._laid_out(row.cells, width), style, width)
 
     def _laid_out(self, cells: Sequence[str], width: int) -> str:
         shown = [(cell, size) for cell, (_, size, least) in zip(cells, self.columns, strict=True) if width >= least]
-        fixed = sum(size for _, size in shown) + len(shown) - 1
+        fixed = sum(size for _, size in shown) + len(shown)
         return " ".join(fitted(cell, size or max(width - fixed, NARROWEST)) for cell, size in shown)
 
     def _strip(self, words: str, style: Style, width: int) -> Strip:

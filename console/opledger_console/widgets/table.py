@@ -24,8 +24,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from opledger.rules.model import Operation
-from opledger_console import columns
 from opledger_console.messages import Chosen, MoreWanted, Opened
+from opledger_console.pages import columns
 from opledger_console.text import fitted
 from opledger_console.views import TimeStyle, kind_of
 

@@ -36,6 +36,9 @@ def worker(
         bool, typer.Option("--until-idle", help="Stop once nothing will become due without a person.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Do what is due now, and stop.")] = False,
+    with_parent: Annotated[
+        bool, typer.Option("--with-parent", help="Stop once the process that started it has ended.")
+    ] = False,
 ) -> int:
     """Drive operations: send, poll, collect results. SIGTERM stops it and cancels nothing."""
     from opledger.cli import logs
@@ -46,7 +49,7 @@ def worker(
         raise UsageError("--until-idle and --once exclude each other; give one of them")
     settings = run.settings()
     logs.configure(settings.log)
-    code = run_worker(settings, name=name, until_idle=until_idle, once=once)
+    code = run_worker(settings, name=name, until_idle=until_idle, once=once, with_parent=with_parent)
     run.give({"ok": code == 0}, lambda: ())
     return code
 
@@ -105,8 +108,12 @@ def console(
     from opledger.errors import UsageError
 
     settings = run.settings()
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("the console needs a terminal; in scripts use show, list and explain with --json")
+    # It draws on standard error, as Textual does: redirected, it would run unseen.
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "the console needs a terminal for its input, output and errors; in scripts use show, list and explain "
+            "with --json"
+        )
     # By name, because the core must not depend on the console.
     app = import_module(CONSOLE)
     return int(app.run(settings, read_only=read_only, worker=not no_worker) or 0)
@@ -126,7 +133,8 @@ def demo(
 
     logs.configure("error")
     as_json = run.flags.as_json
-    can_show = sys.stdin.isatty() and sys.stdout.isatty() and find_spec(CONSOLE) is not None and not as_json
+    terminal = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+    can_show = terminal and find_spec(CONSOLE) is not None and not as_json
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         code = play(headless=headless or not can_show, seed=seed, show=_open_console)
     run.give({"ok": code == 0}, lambda: ())

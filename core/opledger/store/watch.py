@@ -33,13 +33,17 @@ class FileWatch:
         self._others_only = others_only
         self._connection: sqlite3.Connection | None = None
         self._seen: int | None = None
+        # Whoever closes the store is another thread than the one that waits; SQLite crashes the process where a
+        # connection is closed under a statement.
+        self._using = threading.RLock()
+        self._closed = False
 
     def wait(self, timeout: float, stop: threading.Event) -> bool:
         """True once something was written since the last wait; False after `timeout` seconds or when `stop` is set."""
         for _ in range(max(1, round(timeout / LOOK))):
             if self._changed():
                 return True
-            if stop.wait(LOOK):
+            if stop.wait(LOOK) or self._closed:
                 return False
         return self._changed()
 
@@ -52,16 +56,24 @@ class FileWatch:
         """A number that changes with every commit of another connection than the one that is asked."""
         if self._others_only:
             return self._database.with_writer(_data_version)
-        try:
-            if self._connection is None:
-                self._connection = self._side.connect(writing=False)
-            return _data_version(self._connection)
-        except sqlite3.Error as error:
-            self.close()
-            raise StoreUnavailable(trouble.of_sqlite(error, self._side.name).sentence) from error
+        with self._using:
+            if self._closed:
+                raise StoreUnavailable(f"{self._side.name} was closed here while somebody waited for it")
+            try:
+                if self._connection is None:
+                    self._connection = self._side.connect(writing=False)
+                return _data_version(self._connection)
+            except sqlite3.Error as error:
+                self._drop()
+                raise StoreUnavailable(trouble.of_sqlite(error, self._side.name).sentence) from error
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection for good; a thread that waits stops waiting."""
+        with self._using:
+            self._closed = True
+            self._drop()
+
+    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection, self._seen = None, None

@@ -103,7 +103,7 @@ def stands(app: Opened, lines: list[str]) -> bool:
     first = next(line for line in lines if line.strip(" │╭╮─"))
     buttons = [button for button in app.screen.query("#buttons Press").results(Press) if button.display]
     shown = [lines[button.region.y][button.region.x : button.region.right] for button in buttons]
-    words = [str(button.label) for button in buttons]
+    words = [str(button.label).strip() for button in buttons]
     return str(verb).split(" ")[0] in first and [text.strip() for text in shown] == words
 
 

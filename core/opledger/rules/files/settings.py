@@ -141,7 +141,7 @@ def _audit(table: Table | None) -> dict[str, Any]:
 def _console(table: Table | None) -> dict[str, Any]:
     if table is None:
         return {}
-    read = _given(table, {"theme": v.text})
+    read = _given(table, {"theme": v.text, "grace": v.span})
     keys, columns = table.mapping("keys", v.text, v.text), table.values("columns", (), v.text)
     table.done()
     return {**read, **({"keys": keys} if keys else {}), **({"columns": columns} if columns else {})}

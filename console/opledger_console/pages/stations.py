@@ -14,10 +14,9 @@ from opledger.rules.pulse import Beat
 from opledger.store import Provider
 from opledger.store.directory import Holding
 from opledger.store.values import WorkerLife
+from opledger_console.pages.sparks import sparks
 from opledger_console.text import line
-from opledger_console.views import TimeStyle, span, stamp
-from opledger_console.widgets.listing import Column, Row
-from opledger_console.widgets.sparks import sparks
+from opledger_console.views import Column, Row, TimeStyle, span, stamp
 
 PROVIDERS: Final[tuple[Column, ...]] = (
     ("", 1, 0),

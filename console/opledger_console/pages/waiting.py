@@ -8,8 +8,7 @@ from typing import Final
 
 from opledger.rules.escalation import PROVIDER_PAUSED, Escalation, Severity
 from opledger.rules.model import Operation, State
-from opledger_console.views import GLYPHS, TimeStyle, next_words, short_id, span, stamp
-from opledger_console.widgets.listing import Column, Row
+from opledger_console.views import GLYPHS, Column, Row, TimeStyle, next_words, short_id, span, stamp
 
 COLUMNS: Final[tuple[Column, ...]] = (
     ("", 1, 0),

@@ -1,0 +1,47 @@
+"""The end of a terminal: an SSH session that drops, a window that is closed, a polite signal.
+
+Textual reads on from a terminal that has gone, and takes a whole core for it (measured). The console ends instead, and
+with it the worker that it started.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from textual.app import App
+
+
+def hung_up() -> bool:
+    """Tell whether the terminal on standard input has gone."""
+    poll = select.poll()
+    try:
+        poll.register(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0, select.POLLHUP)
+        return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
+    except (OSError, ValueError):  # closed: gone as well
+        return True
+
+
+@contextmanager
+def ending_well(app: App[Any]) -> Iterator[None]:
+    """Let SIGHUP and SIGTERM end the app as quitting does, so that the terminal is left as it was found."""
+    before = {}
+
+    def end(number: int, _: Any) -> None:
+        loop = getattr(app, "_loop", None)
+        if loop is not None:
+            loop.call_soon_threadsafe(app.exit, 128 + number)
+        else:
+            raise SystemExit(128 + number)
+
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
