@@ -34,8 +34,11 @@ PATIENCE: Final = 40.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _ASKING = threading.Lock()
-"""Held while any child is asked for its exit code. Starting a process asks all the others too, and the fork server tells
-each code once: of two threads that ask at the same time the second reads "unknown", which `multiprocessing` calls 255."""
+"""Held while any child is asked for its exit code.
+
+Starting a process asks all the others too, and the fork server tells each code once: of two threads that ask at the
+same time the second reads "unknown", which `multiprocessing` calls 255.
+"""
 _CONTEXT.set_forkserver_preload(
     # What a worker would import only when it runs, and each of them again.
     [
@@ -235,6 +238,14 @@ class Lab:
         end = clock.monotonic() + PATIENCE
         while len(store.workers()) < count:
             assert clock.monotonic() < end, "the workers did not sign on"
+            store.wait_for_change(1)
+
+    def deserted(self) -> None:
+        """Wait until every worker has signed off."""
+        clock, store = self.ledger.clock, self.ledger.store
+        end = clock.monotonic() + PATIENCE
+        while store.workers():
+            assert clock.monotonic() < end, f"still there: {store.workers()}"
             store.wait_for_change(1)
 
     def program(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:

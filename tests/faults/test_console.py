@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,15 +109,29 @@ def test_triage_approve_cancel_resolve(lab: Lab) -> None:
         terminal.until(doubled.operation_id[-8:])
         terminal.press("v")
         asleep(terminal, "RESOLVE")
-        print(terminal.text())
-        terminal.press("1")
-        terminal.rest(0.3)
-        print(terminal.text())
-        for _ in range(3):
-            terminal.press("tab")
-            terminal.rest(0.3)
-            print(terminal.text())
-        assert 0
+        jobs = lab.jobs(doubled)
+        assert len(jobs) == 2
+        terminal.press("1")  # the first choice: keep
+        terminal.until("RESOLVE: keep")
+        terminal.rest(0.5)
+        terminal.press("tab")
+        terminal.press("down")
+        terminal.until(lambda text: any(job in _field(text, "Job id") for job in jobs))
+        terminal.press("enter")
+        terminal.rest(0.2)
+        terminal.type("support named the right one")
+        terminal.until("support named")
+        _confirm(terminal)
+        terminal.until("Once more")
+        terminal.rest(0.5)
+        _confirm(terminal)
+        kept = in_state(lab, doubled, terminal, State.SUCCEEDED)
+        assert kept.remote_job_id in jobs
+        # Nothing but reads: a person decided which job is ours, nobody stopped or started one for it.
+        assert len(lab.wire("create", doubled)) == 2
+        assert lab.wire("cancel", doubled) == []
+        terminal.press("q")
+        assert terminal.until_ended() == 0
     assert judge(lab.sim.log()) == []
 
 
@@ -128,9 +145,80 @@ def give_reason(terminal: Terminal, reason: str) -> None:
     terminal.rest(0.2)
     terminal.type(reason)
     terminal.until(reason)
+    _confirm(terminal)
+
+
+def _confirm(terminal: Terminal) -> None:
     while "▐ " not in terminal.text():
         terminal.press("enter")  # on to the next field, and from the last one to the safe button
         terminal.rest(0.2)
     terminal.press("tab")
     terminal.rest(0.2)
     terminal.press("enter")
+    terminal.rest(0.2)
+
+
+def _field(text: str, label: str) -> str:
+    return next((line for line in text.splitlines() if label in line), "")
+
+
+def test_a_worker_ends_with_its_console_however_that_ends(lab: Lab) -> None:
+    """The console is killed outright; the worker it started notices, gives its leases back and signs off."""
+    endless = lab.submit("cancellable", "prompt")
+    with console(lab) as terminal:
+        in_state(lab, endless, terminal, State.OBSERVING)
+        assert len(lab.ledger.store.workers()) == 1
+        os.kill(terminal.process.pid, signal.SIGKILL)
+        terminal.process.wait()
+        lab.deserted()
+    assert lab.show(endless).lease is None
+    assert lab.wire("cancel", endless) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_lost_line_or_a_polite_signal_ends_it_in_good_order(lab: Lab, number: signal.Signals) -> None:
+    """SSH drops: the console ends, the terminal is left as it was, nothing is cancelled."""
+    with console(lab) as terminal:
+        terminal.until("Inbox")
+        terminal.until("1 worker")
+        os.kill(terminal.process.pid, number)
+        assert terminal.until_ended() == 128 + number
+        assert bytes(terminal.raw).endswith(b"\x1b[?1004l") or b"\x1b[?1049l" in bytes(terminal.raw)
+        lab.deserted()
+
+
+def test_a_terminal_that_goes_away_takes_the_console_with_it(lab: Lab) -> None:
+    """Without any signal: reading on from a terminal that is gone would take a whole core for ever."""
+    terminal = console(lab)
+    terminal.until("Inbox")
+    os.close(terminal._master)
+    assert terminal.process.wait(timeout=30) != 0
+
+
+def test_hostile_text_reaches_no_real_terminal(lab: Lab) -> None:
+    """What a provider and an agent write arrives as text: the screen is not cleared, titled or left by it (F3)."""
+    hostile = "\x1b[2J\x1b]0;owned\x07\x9b31m\x1b]52;c;aGFja2Vk\x07[@click=app.quit]x[/] [/"
+    op = lab.submit("id_changing", note=hostile)
+    with console(lab, size=(100, 30)) as terminal:
+        in_state(lab, op, terminal, State.CONTRACT_VIOLATION)
+        for keys in (("2",), ("enter",), ("l",), ("l",), ("l",), ("escape",), ("5",), ("1",), ("v",)):
+            terminal.press(*keys)
+            terminal.rest(0.4)
+        raw = bytes(terminal.raw)
+        assert b"owned" not in raw or b"\x1b]0;owned" not in raw
+        for forbidden in (b"\x1b]0;", b"\x1b]52;", b"\xc2\x9b31m"):
+            assert forbidden not in raw
+        assert terminal.process.poll() is None
+
+
+def test_without_colour_and_at_every_size_it_stays_readable(lab: Lab) -> None:
+    """NO_COLOR: no colour codes at all; resized from large to tiny and back, it shows what matters."""
+    lab.submit(rows=77)
+    with console(lab, size=(200, 60), NO_COLOR="1") as terminal:
+        terminal.until("awaiting_approval")
+        for columns, lines in ((120, 40), (80, 24), (20, 4), (80, 24)):
+            terminal.resize(columns, lines)
+            terminal.rest(0.4)
+        terminal.until("approve 1")
+        coloured = re.findall(rb"\x1b\[[0-9;]*(?:38|48);2;(\d+);(\d+);(\d+)", bytes(terminal.raw))
+        assert all(red == green == blue for red, green, blue in coloured)

@@ -144,3 +144,26 @@ def test_a_vanished_file_says_so(sqlite_url: str) -> None:
         path.rename(path.with_suffix(".gone"))
         with pytest.raises(StoreUnavailable, match="cannot be opened"):
             store.wait_for_change(1)
+
+
+def test_closing_while_somebody_waits_ends_the_wait(sqlite_url: str) -> None:
+    """The one who closes is another thread: the wait ends, and SQLite is not closed under a statement."""
+    store = Store.open(sqlite_url)
+    store.wait_for_change(0.01)
+    ended: list[object] = []
+
+    def wait() -> None:
+        try:
+            while not ended:
+                ended.extend([] if store.wait_for_change(30) else ["ended"])
+        except StoreUnavailable as error:
+            ended.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not any(thread is not threading.current_thread() for thread in threading.enumerate()):
+        pass
+    store.close()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert ended
