@@ -54,8 +54,9 @@ def run_worker(
 ) -> int:
     """Open the ledger and run a worker in this process until it is told to stop; returns the exit code 0.
 
-    `with_parent`: it also stops once the process that started it has ended, however that came. Raises StoreUnavailable where the database cannot be used, ConfigWrong where results cannot be stored, or
-    where notices are asked for and apprise is not installed.
+    `with_parent`: it also stops once the process that started it has ended, however that came. Raises StoreUnavailable
+    where the database cannot be used, ConfigWrong where results cannot be stored, or where notices are asked for and
+    apprise is not installed.
     """
     with Store.open(settings.database) as store:
         asked = settings.worker
@@ -84,7 +85,8 @@ async def serve(
 ) -> None:
     """Run the worker under a scheduler until told to stop (or idle, or after one look).
 
-    With `parent`, it also stops once that process is no longer the one that started this one. With `notices`, people outside are told of what needs them; a worker that ends by itself does so once more.
+    With `parent`, it also stops once that process is no longer the one that started this one. With `notices`, people
+    outside are told of what needs them; a worker that ends by itself does so once more.
     """
     scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
 

@@ -165,12 +165,16 @@ def _filters(console: Console) -> None:
         terminal.rest(0.3)
     for _ in range(5):
         before = terminal.line(SIZE[1] - 2)
-        # The words change at once; the mark that the first row has comes with the rows.
-        rows = terminal.line(4)
-        taken = console.key("s", lambda: terminal.line(4) != rows and terminal.line(SIZE[1] - 2) != before)
+        taken = console.key("s", _turned(terminal))
         terminal.rest(0.5)
         after = terminal.line(SIZE[1] - 2)
         _say(f"order: {before.split('·')[1].strip()} to {after.split('·')[1].strip()}", _figures([taken]))
+
+
+def _turned(terminal: Terminal) -> Callable[[], bool]:
+    """The line of words changes at once; the first rows come from the database."""
+    rows, words = terminal.line(4), terminal.line(SIZE[1] - 2)
+    return lambda: terminal.line(4) != rows and terminal.line(SIZE[1] - 2) != words
 
 
 def measure(folder: Path, count: int, rounds: int) -> None:

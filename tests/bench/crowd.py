@@ -69,9 +69,9 @@ def _copy(path: Path, models: list[str], count: int, now: int) -> None:
             database.execute(f'DROP TRIGGER "{name}"')
         for share, model in enumerate(models):
             part = count // len(models) + (1 if share < count % len(models) else 0)
-            _copy_table(database, "operation", model, share, part, now, len(models))
-            _copy_table(database, "request", model, share, part, now, len(models))
-            _copy_table(database, "event", model, share, part, now, len(models))
+            number = f"(n.value * {len(models)} + {share})"
+            for table in ("operation", "request", "event"):
+                _copy_table(database, table, model, part, _changed(number, now))
         for _, sql in guards:
             database.execute(sql)
         database.commit()
@@ -80,13 +80,10 @@ def _copy(path: Path, models: list[str], count: int, now: int) -> None:
         database.close()
 
 
-def _copy_table(  # noqa: PLR0913 - one for each thing in which the copies differ
-    database: sqlite3.Connection, table: str, model: str, share: int, part: int, now: int, models: int
-) -> None:
-    names = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
-    number = f"(n.value * {models} + {share})"
+def _changed(number: str, now: int) -> dict[str, str]:
+    """How the copies differ from their model, column by column."""
     own_id = f"printf('op_%020d%06d', {number} / 1000000, {number} % 1000000)"
-    changed = {
+    return {
         "operation_id": own_id,
         "short_id": f"substr({own_id}, -8)",
         "remote_job_id": f"CASE WHEN remote_job_id IS NULL THEN NULL ELSE 'job_c' || {number} END",
@@ -97,6 +94,10 @@ def _copy_table(  # noqa: PLR0913 - one for each thing in which the copies diffe
         "created_at": f"{now} - 4000000 - ({number} * 2000000)",
         "next_action_at": f"CASE WHEN next_action_at IS NULL THEN NULL ELSE {now} + 3600000000 + {number} END",
     }
+
+
+def _copy_table(database: sqlite3.Connection, table: str, model: str, part: int, changed: dict[str, str]) -> None:
+    names = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
     values = ", ".join(changed.get(name, f'm."{name}"') for name in names)
     first = " AND m.seq = 1" if table == "event" else ""
     database.execute(

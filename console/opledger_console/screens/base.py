@@ -190,10 +190,21 @@ class LedgerScreen(Screen[None]):
         return True if self.why_not(action) is None else None
 
     def on_key(self, event: events.Key) -> None:
-        """Say why a key that is off does nothing."""
+        """Say why a key that is off does nothing.
+
+        Not at once: in a burst of keys this one may be looked at before the one in front of it has moved the cursor.
+        """
         active = self.active_bindings.get(event.key)
         if active is not None and not active.enabled and active.node is self:
             event.stop()
-            why = self.why_not(active.binding.action)
-            if why is not None:
-                self.say(why, severity="warning")
+            self.call_later(self._press_again, event.key)
+
+    async def _press_again(self, key: str) -> None:
+        active = self.active_bindings.get(key)
+        if active is None or active.node is not self or not self.is_current:
+            return
+        why = self.why_not(active.binding.action)
+        if why is not None:
+            self.say(why, severity="warning")
+        else:
+            await self.app.run_action(active.binding.action, self)

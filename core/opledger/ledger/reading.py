@@ -269,13 +269,14 @@ class Reading:
         """Return everything that wants a person now, the most urgent first; what somebody has taken stands last."""
         now = self.clock.now()
         found = [one for one in self.store.stopped_providers().values() if contract in (None, one.contract)]
-        after = None
-        while True:
-            page = self.store.queries.list(Filter(attention=True, contract=contract), limit=PAGE, after=after)
-            found += [one for op in page.operations if (one := escalation.of_operation(op, now)) is not None]
-            after = page.after
-            if after is None:
-                return escalation.triage(found, now)
+        # By code, because there is an index of codes: a million operations that want nobody are not looked at.
+        for code in self.store.queries.attentions():
+            wanted, after, more = Filter(attention_code=code, contract=contract), None, True
+            while more:
+                page = self.store.queries.list(wanted, limit=PAGE, after=after)
+                found += [one for op in page.operations if (one := escalation.of_operation(op, now)) is not None]
+                after, more = page.after, page.after is not None
+        return escalation.triage(found, now)
 
     def doctor(self) -> tuple[Check, ...]:
         """Return what is well and what is not: contracts, clocks, workers, overdue work."""

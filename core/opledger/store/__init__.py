@@ -1,7 +1,8 @@
 """The database: tables, engine, the only state writes, and reads for people. Decides nothing.
 
 store       `Store`: open, claim, record, and everything else that is asked of the database
-queries     reads for people
+queries     reads for people; listing, sources and conditions: windows of a filter in an order; tail: the journal of
+            all operations as it grows; finding: one operation by anything that names it
 values      what goes in and what comes out
 recording, opening, claims, directory, notices   the transactions behind `Store`, by subject
 watch       waiting for another process's write
@@ -14,10 +15,12 @@ tables, schema, migrations, guards, roles   what stands in the database, and who
 from __future__ import annotations
 
 from opledger.store.engine import Database, open_database, restore_guards
+from opledger.store.finding import Found, Hit
 from opledger.store.notices import FailingTarget, Listening, Settled
 from opledger.store.queries import Queries
 from opledger.store.roles import roles_sql
 from opledger.store.store import Store
+from opledger.store.tail import Mark, Tail, TailEvent
 from opledger.store.values import (
     Answer,
     Changed,
@@ -29,9 +32,12 @@ from opledger.store.values import (
     JobIdTaken,
     Opening,
     Page,
+    Place,
     Provider,
     Recorded,
+    Sort,
     TokenTaken,
+    Window,
     WorkerLife,
     Write,
 )
@@ -46,16 +52,24 @@ __all__ = [
     "FailingTarget",
     "Fence",
     "Filter",
+    "Found",
+    "Hit",
     "JobIdTaken",
     "Listening",
+    "Mark",
     "Opening",
     "Page",
+    "Place",
     "Provider",
     "Queries",
     "Recorded",
     "Settled",
+    "Sort",
     "Store",
+    "Tail",
+    "TailEvent",
     "TokenTaken",
+    "Window",
     "WorkerLife",
     "Write",
     "open_database",
