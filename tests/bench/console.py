@@ -132,15 +132,21 @@ def _keys(console: Console, rounds: int) -> None:
         console.terminal.rest(0.3)
     _say("page down", _figures(down))
     _say("page up", _figures(up))
-    opened, back = [], []
+    opened, back, escaped = [], [], []
     for _ in range(max(rounds // 4, 5)):
         opened.append(console.key("enter", lambda: "Operations" not in console.terminal.line(0)))
         console.terminal.until(lambda _: "Operation" in console.terminal.line(0))
         console.terminal.rest(0.15)
-        back.append(console.key("escape", lambda: "Operations" in console.terminal.line(0)))
+        (escaped if len(opened) % 3 == 0 else back).append(
+            console.key(
+                "escape" if len(opened) % 3 == 0 else "backspace", lambda: "Operations" in console.terminal.line(0)
+            )
+        )
         console.terminal.rest(0.15)
     _say("open an operation", _figures(opened))
-    _say("back to the list", _figures(back))
+    _say("back to the list, by Backspace", _figures(back))
+    # Textual looks every 100 ms whether an escape is a key or the start of a sequence.
+    _say("back to the list, by Escape", _figures(escaped))
 
 
 def _filters(console: Console) -> None:
@@ -163,12 +169,14 @@ def _filters(console: Console) -> None:
         terminal.press("escape")
         terminal.until(lambda text: " match " not in text)
         terminal.rest(0.3)
-    for _ in range(5):
+    for _ in range(4):
         before = terminal.line(SIZE[1] - 2)
         taken = console.key("s", _turned(terminal))
         terminal.rest(0.5)
         after = terminal.line(SIZE[1] - 2)
         _say(f"order: {before.split('·')[1].strip()} to {after.split('·')[1].strip()}", _figures([taken]))
+    terminal.press("s")
+    terminal.until("newest first")
 
 
 def _turned(terminal: Terminal) -> Callable[[], bool]:

@@ -51,7 +51,7 @@ class OperationScreen(ActingScreen):
     OperationScreen.-away Sheet { opacity: 60%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back", id="back"),
+        Binding("escape,backspace", "back", "back", id="back"),
         Binding("left,h", "tab(-1)", "tab before", show=False, id="tab.before"),
         Binding("right,l", "tab(1)", "tabs", key_display="h/l", id="tab.next"),
         Binding("tab", "tab(1)", "next tab", show=False),
