@@ -35,8 +35,9 @@ format: $(READY)  ## rewrite the code in the one format, mend what ruff can mend
 bench: $(READY)  ## speed, as ratios measured side by side in one run
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-screenshots:  ## pictures of the console (not there yet)
-	@echo "There are no pictures yet. They come with the console's other screens, drawn from the demo's seeded data."
+screenshots: $(READY)  ## the pictures of the console in screenshots/, drawn from the demo's seeded data
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[pictures]'
+	@$(BIN)/python -m tests.support.pictures screenshots
 
 wheel: $(READY)  ## build the wheel into dist/
 	@$(BIN)/python -m hatchling build -t wheel

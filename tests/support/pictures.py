@@ -28,9 +28,10 @@ from opledger.config import load_settings
 from opledger.edges.clock import SystemClock
 from opledger.rules.explain import waits_for_person
 from opledger.rules.model import State
+from opledger.sim.contracts import contract_name
 from opledger.sim.demo import COUNT, Play
 from opledger.sim.people import AGENTS, POLICY
-from opledger.sim.personalities import PERSONALITIES
+from opledger.sim.personalities import PERSONALITIES, plan
 from opledger.sim.screen import Screen
 from opledger.sim.stage import Stage
 from opledger_console import themes
@@ -44,7 +45,7 @@ SIZE: Final = 15
 """Pixels of the letters: a cell is 9 wide then, to a thirtieth of a pixel."""
 
 COLOURS: Final = 64
-"""Colours that a picture may have; more would only be finer edges of letters."""
+"""Colours that a picture may have: those that cover most of it, as they are; others become the nearest of them."""
 
 SEED: Final = 7
 LOOK: Final = 0.2
@@ -53,6 +54,10 @@ LONGEST: Final = 45.0
 
 CALM: Final = 13.0
 """Seconds without any change after which nothing more will come of itself."""
+
+STEADY: Final = frozenset({"ideal", "slow", "never_ending", "throttling", "hidden"})
+MORE: Final = 14
+"""Of what agents submit later, for the pictures in which something is to be under way: which providers, how many."""
 
 FAMILY: Final = "DejaVuSansMono"
 HOURGLASS: Final = "⧖"
@@ -112,7 +117,10 @@ def draw(strips: Sequence[Strip], pen: Pen, paper: Colour) -> Image.Image:
         for segment in strip:
             _draw_segment(canvas, segment, (column * pen.width, row * pen.height), pen, paper)
             column += segment.cell_length
-    return image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    counted = sorted(image.getcolors(image.width * image.height) or (), reverse=True)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for _, colour in counted[:COLOURS] for part in _triplet(colour)])
+    return image.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
 def _draw_segment(canvas: ImageDraw.ImageDraw, segment: Segment, at: tuple[int, int], pen: Pen, paper: Colour) -> None:
@@ -154,7 +162,7 @@ def _colours(style: Style, paper: Colour) -> tuple[Colour, Colour]:
     return ink, ground
 
 
-def _triplet(colour: Sequence[int]) -> Colour:
+def _triplet(colour: Any) -> Colour:
     red, green, blue = colour
     return red, green, blue
 
@@ -212,9 +220,13 @@ class Album:
         return found[0]
 
     async def more(self, pilot: Pilot[Any]) -> None:
-        """Let agents submit some more, so that something is under way, and wait until it is."""
+        """Let agents submit some jobs that take their time, so that something is under way, and wait until it is."""
         self._batch += 1
-        self.acts.submit(self._batch, 12)
+        jobs = [(name, body) for name, body in plan(self._batch, COUNT) if name in STEADY]
+        for place, (name, body) in enumerate(jobs[:MORE]):
+            does = f"the provider {PERSONALITIES[name].does}"
+            agent = AGENTS[place % len(AGENTS)]
+            self.acts._submit(contract_name(PERSONALITIES[name].flavour), {**body, "_polls": 40}, agent, does)
         await pilot.pause(2.5)
 
     def desk(self) -> Desk:
