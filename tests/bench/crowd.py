@@ -117,7 +117,7 @@ def stir(place: Home, rate: int) -> None:
     ended, clock = threading.Event(), SystemClock()
     threading.Thread(target=_await_end, args=(ended,), daemon=True).start()
     with place.ledger() as ledger:
-        newest = [op for op in ledger.list(limit=100) if op.remote_job_id]
+        newest = ledger.list(states=["observing"], limit=100)
         print("stirring", flush=True)
         step, count = 0.1, 0
         while not ended.wait(step):
