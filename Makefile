@@ -7,10 +7,10 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo console test check format bench screenshots wheel clean
+.PHONY: help demo console test check format bench bench-console screenshots wheel clean
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## real operations against a provider that misbehaves, on this machine only
 	@$(BIN)/opledger demo
@@ -34,6 +34,9 @@ format: $(READY)  ## rewrite the code in the one format, mend what ruff can mend
 
 bench: $(READY)  ## speed, as ratios measured side by side in one run
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+bench-console: $(READY)  ## the console on a terminal, with up to a million operations (ARGS='--sizes 1000')
+	@$(BIN)/python -m tests.bench.console $(ARGS)
 
 screenshots: $(READY)  ## the pictures of the console in screenshots/, drawn from the demo's seeded data
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[pictures]'
