@@ -9,18 +9,29 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, ClassVar, Final
 
-from opledger.errors import ConfigWrong, Refused, StoreUnavailable
+from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UsageError
 
 _PARTIAL: Final = ".partial"
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
 _SUFFIX: Final = re.compile(r"(?:\.[A-Za-z0-9_-]{1,32}){0,3}")
+
+
+class Gone(Refused):
+    """A result was stored, and the place where it was stored answers that it is not there any more."""
+
+    code: ClassVar[str] = "result_gone"
+
+
+class Stopped(StoreUnavailable):
+    """Keeping a result was broken off because it was no longer wanted; the store has nothing of it."""
 
 
 class ResultFolder:
@@ -37,7 +48,7 @@ class ResultFolder:
     def from_setting(cls, text: str) -> ResultFolder:
         """Read the setting OPLEDGER_RESULTS. Raises ConfigWrong for what is no folder."""
         if "://" in text:
-            raise ConfigWrong("OPLEDGER_RESULTS names an object store; that comes later, so give the path of a folder")
+            raise ConfigWrong("OPLEDGER_RESULTS names an object store where the path of a folder is needed")
         if not text.strip():
             raise ConfigWrong("OPLEDGER_RESULTS is empty; give the path of a folder")
         return cls(Path(text))
@@ -47,6 +58,11 @@ class ResultFolder:
         """The folder that holds everything."""
         return self._root
 
+    @property
+    def where(self) -> str:
+        """The folder as people write it."""
+        return str(self._root)
+
     def temporary(self) -> Path:
         """Return the folder for files that are not whole yet. It is on the same file system as the kept ones."""
         with _storage(self._root):
@@ -54,28 +70,25 @@ class ResultFolder:
 
     def sweep(self, older_than: datetime) -> int:
         """Remove unfinished files last written before `older_than` (crashes leave them). Return how many."""
-        removed = 0
-        with _storage(self._root):
-            for path in self.temporary().iterdir():
-                with suppress(FileNotFoundError):  # another worker sweeps too
-                    if path.stat().st_mtime < older_than.timestamp():
-                        path.unlink()
-                        removed += 1
-        return removed
+        return sweep_folder(self.temporary(), older_than)
 
-    def keep(self, path: Path, operation_id: str, suffix: str = "") -> str:
+    def check(self) -> None:
+        """Raise StoreUnavailable where a result could not be kept now."""
+        self.temporary()
+
+    def keep(self, path: Path, operation_id: str, suffix: str = "", *, going: Callable[[], bool] | None = None) -> str:
         """Move a whole file from `temporary` to its place, durably, and return its location.
 
         Written once: where the same content stands already, its location is returned; where another content does,
-        both stay, and this one gets a name with its hash. `path` is gone afterwards. Raises ValueError for an id or a
-        suffix that is not fit for a file name.
+        both stay, and this one gets a name with its hash. `path` is gone afterwards. Raises Stopped where `going`
+        says no, ValueError for an id or a suffix that is not fit for a file name.
         """
-        if not _ID.fullmatch(operation_id) or not _SUFFIX.fullmatch(suffix):
-            raise ValueError("an operation id or suffix that is not fit for a file name")
+        go_on(going)
+        name = file_name(operation_id, suffix)
         with _storage(self._root):
             folder = _private(self._private_root() / operation_id[-2:])
             _make_durable(path)
-            place = folder / f"{operation_id}{suffix}"
+            place = folder / name
             placed = _placed(path, place)
             if not placed:
                 place = folder / f"{operation_id}.{_digest(path)[:16]}{suffix}"
@@ -88,22 +101,23 @@ class ResultFolder:
 
     def keep_bytes(self, data: bytes, operation_id: str, suffix: str = "") -> str:
         """Keep a result that is in memory; otherwise as `keep`."""
-        partial = Partial(self.temporary())
-        try:
-            partial.write(data)
-            return self.keep(partial.close(), operation_id, suffix)
-        finally:
-            partial.discard()
+        return write_partial(self.temporary(), data, lambda path: self.keep(path, operation_id, suffix))
 
     def open(self, location: str) -> BinaryIO:
-        """Open a kept result for reading. Raises Refused where there is none, or where it lies outside this folder."""
+        """Open a kept result for reading.
+
+        Raises Gone where it is not there any more though its folder is, Refused where it lies outside this folder,
+        StoreUnavailable where the whole folder is away (a disk that is not mounted) or the file cannot be read.
+        """
         path = Path(location)
         if not path.is_absolute() or not path.resolve().is_relative_to(self._root.resolve()):
             raise Refused(f"{location} is not in the folder of results {self._root}")
         try:
             return path.open("rb")
         except FileNotFoundError:
-            raise Refused(f"no result is stored at {location} any more") from None
+            if not self._root.is_dir():
+                raise StoreUnavailable(f"the folder of results {self._root} is not there") from None
+            raise Gone(f"no result is stored at {location} any more") from None
         except OSError as error:
             raise StoreUnavailable(f"the result {location} cannot be read: {error.strerror}") from error
 
@@ -152,6 +166,93 @@ class Partial:
             self._path = Path(name)
             self._file = os.fdopen(number, "wb")
         return self._file
+
+
+def go_on(going: Callable[[], bool] | None) -> None:
+    """Raise Stopped where whoever wanted a result kept does not want it any more."""
+    if going is not None and not going():
+        raise Stopped("keeping the result was broken off")
+
+
+def file_name(operation_id: str, suffix: str) -> str:
+    """Return the name of a result. Raises ValueError for an id or a suffix that is not fit for a file name."""
+    if not _ID.fullmatch(operation_id) or not _SUFFIX.fullmatch(suffix):
+        raise ValueError("an operation id or suffix that is not fit for a file name")
+    return f"{operation_id}{suffix}"
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder for the owner only, where it is not there yet. Raises StoreUnavailable."""
+    with _storage(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def sweep_folder(folder: Path, older_than: datetime) -> int:
+    """Remove the files in a folder that were last written before `older_than`. Return how many."""
+    removed = 0
+    with _storage(folder):
+        for path in folder.iterdir():
+            with suppress(FileNotFoundError):  # another worker sweeps too
+                if path.stat().st_mtime < older_than.timestamp():
+                    path.unlink()
+                    removed += 1
+    return removed
+
+
+def write_partial(folder: Path, data: bytes, use: Callable[[Path], str]) -> str:
+    """Write a file of its own and hand it to `use`; nothing is left behind where that fails."""
+    partial = Partial(folder)
+    try:
+        partial.write(data)
+        return use(partial.close())
+    finally:
+        partial.discard()
+
+
+def digest_of(path: Path) -> tuple[int, str]:
+    """Return a file's size and SHA-256. Raises StoreUnavailable where it cannot be read."""
+    with _storage(path):
+        return path.stat().st_size, _digest(path)
+
+
+def copy_out(pieces: Iterable[bytes], path: Path) -> None:
+    """Write a new file, whole or not at all, in the place of a regular file or of none.
+
+    Raises UsageError for anything else that stands there (a folder, a device, a pipe, a link): what a link leads to is
+    not what was named. Raises StoreUnavailable where the disk refuses, and whatever `pieces` raises; nothing is left.
+    """
+    check_target(path)
+    partial = Partial(path.parent)
+    try:
+        for piece in pieces:
+            partial.write(piece)
+        with _storage(path.parent):
+            written = partial.close()
+            _make_durable(written)
+            check_target(path)
+            written.replace(path)
+            _sync_folder(path.parent)
+    finally:
+        partial.discard()
+
+
+def check_target(path: Path) -> None:
+    """Raise UsageError where `copy_out` would not write."""
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise UsageError(f"there is no folder {path.parent}") from None
+        return
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    if stat.S_ISLNK(kind):
+        raise UsageError(f"{path} is a link; name the file that you mean")
+    if stat.S_ISDIR(kind):
+        raise UsageError(f"{path} is a folder; name a file in it")
+    if not stat.S_ISREG(kind):
+        raise UsageError(f"{path} is no regular file; leave it out, and send standard output there")
 
 
 def write_out(path: Path, data: bytes) -> None:

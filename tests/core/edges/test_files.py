@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opledger.edges.files import Partial, ResultFolder, atomic_write, write_out
-from opledger.errors import ConfigWrong, Refused, StoreUnavailable
+from opledger.edges.files import Gone, Partial, ResultFolder, atomic_write, copy_out, write_out
+from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UsageError
 
 ID = "op_01JD7Q3M5K8W9X2Y4Z6A7B8C9D"
 
@@ -142,8 +143,10 @@ def test_only_results_can_be_opened(results: ResultFolder, tmp_path: Path) -> No
     for place in (str(outside), str(results.root / "link"), str(results.root / ".." / ".." / "secret"), relative):
         with pytest.raises(Refused, match="not in the folder"):
             results.open(place)
-    with pytest.raises(Refused, match="any more"):
+    with pytest.raises(Gone, match="any more"):
         results.open(str(results.root / "gone"))
+    with pytest.raises(StoreUnavailable, match="is not there"):  # a disk that is not mounted
+        ResultFolder(tmp_path / "away").open(str(tmp_path / "away" / "x"))
     with pytest.raises(StoreUnavailable):
         results.open(str(results.root))
 
@@ -162,9 +165,9 @@ def test_the_sweep_takes_old_unfinished_files_only(results: ResultFolder) -> Non
 
 
 @pytest.mark.parametrize("text", ["s3://bucket/results", "gs://b", "file:///x"])
-def test_object_stores_come_later(text: str) -> None:
-    """A setting that is not understood must not quietly become a folder called "s3:"."""
-    with pytest.raises(ConfigWrong, match="comes later"):
+def test_a_folder_is_no_object_store(text: str) -> None:
+    """A URL must not quietly become a folder called "s3:"."""
+    with pytest.raises(ConfigWrong, match="path of a folder is needed"):
         ResultFolder.from_setting(text)
 
 
@@ -241,3 +244,43 @@ def test_what_is_written_out_leaves_devices_and_links_what_they_are(tmp_path: Pa
     assert target.read_bytes() == b"one"
     write_out(Path("/dev/null"), b"two")
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_copy_takes_the_place_of_a_regular_file_only(tmp_path: Path) -> None:
+    """Outside data must not go to a device, nor through a link to a file that nobody named."""
+    place, link, folder = tmp_path / "out.csv", tmp_path / "link", tmp_path / "folder"
+    folder.mkdir()
+    copy_out(iter([b"one", b""]), place)
+    copy_out([b"t", b"wo"], place)
+    assert (place.read_bytes(), place.stat().st_mode & 0o777) == (b"two", 0o600)
+    link.symlink_to(place)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe")
+    for name, why in (
+        (link, "is a link"),
+        (tmp_path / "dangling", "is a link"),
+        (folder, "is a folder"),
+        (tmp_path / "pipe", "no regular file"),
+        (Path("/dev/null"), "no regular file"),
+        (tmp_path / "none" / "x", "no folder"),
+        (place / "x", "Not a directory|no folder"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            copy_out([b"three"], name)
+    assert place.read_bytes() == b"two"
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_copy_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
+    """Half a result under the name of a whole one would be taken for it."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise StoreUnavailable("the store went away")
+
+    place = tmp_path / "out.csv"
+    place.write_bytes(b"old")
+    with pytest.raises(StoreUnavailable, match="went away"):
+        copy_out(pieces(), place)
+    assert place.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [place]
