@@ -18,6 +18,8 @@ from opledger.errors import OpledgerError
 from opledger_console import keymap, terminal, themes, topics
 from opledger_console.commands import Command, Vocabulary
 from opledger_console.desk import Desk, trace
+from opledger_console.dialogs.base import Dialog
+from opledger_console.dialogs.leaving import QuitDialog
 from opledger_console.messages import LedgerAway, Opened, OverviewTaken
 from opledger_console.palette import PROVIDERS
 from opledger_console.screens.audit import AuditScreen
@@ -191,8 +193,17 @@ class ConsoleApp(App[int]):
             self.action_leave()
 
     def action_leave(self) -> None:
-        """Quit; the worker that was started here ends too, and cancels nothing."""
-        self.exit(0)
+        """Quit; the worker that was started here ends too, and cancels nothing. Asks where something typed is lost."""
+        if isinstance(self.screen, QuitDialog):
+            self.exit(0)  # asked for a second time
+        elif isinstance(self.screen, Dialog) and (self.screen.holds_text or self.screen.sending):
+            self.push_screen(QuitDialog(), self._left)
+        else:
+            self.exit(0)
+
+    def _left(self, leaves: bool | None) -> None:  # noqa: FBT001 - how Textual hands over what a screen returned
+        if leaves:
+            self.exit(0)
 
     def _fatal_error(self) -> None:
         """End without Textual's traceback: it prints local variables, and one of them may be a secret."""

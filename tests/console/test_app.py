@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from opledger.errors import StoreUnavailable
 from opledger_console import themes
 from opledger_console.app import SCREENS, ConsoleApp
 from opledger_console.desk import Desk, trace
+from opledger_console.dialogs.leaving import QuitDialog
+from opledger_console.dialogs.note import NoteDialog
 from opledger_console.screens.command import CommandScreen
 from opledger_console.screens.help import HelpScreen
 from opledger_console.screens.inbox import InboxScreen
@@ -204,3 +207,21 @@ async def test_the_frame_says_when_nothing_is_driven(home: Home, monkeypatch: py
         assert_inert(await sees(pilot, "DATABASE AWAY", "what you see was true at"))
         monkeypatch.undo()
         await until(pilot, lambda: "DATABASE AWAY" not in shown(pilot), "come back")
+
+
+async def test_leaving_asks_only_where_something_typed_would_be_lost(home: Home) -> None:
+    """Ctrl-C in a dialog with a reason in it asks; in an empty one, or on a screen, it ends the console."""
+    async with running(home, "operations") as pilot:
+        await sees(pilot, "2 operations")
+        await pilot.press("G", "n")
+        await until(pilot, lambda: isinstance(pilot.app.screen, NoteDialog), "ask for the note")
+        dialog = pilot.app.screen
+        dialog.query_one("#reason", Input).value = "half a sentence"
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: isinstance(pilot.app.screen, QuitDialog), "ask")
+        await until(pilot, lambda: not pilot.app.screen.deaf, "listen")  # type: ignore[attr-defined]
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is dialog, "go back")
+        assert dialog.query_one("#reason", Input).value == "half a sentence"
+        await pilot.press("ctrl+c", "ctrl+c")
+        await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit, "end")
