@@ -21,6 +21,8 @@ StrategyName = Literal["resend", "get", "list", "singleton"]
 SameBody = Literal["replay_original", "return_current", "duplicate_error"]
 ResultFormat = Literal["json", "jsonl", "csv", "binary"]
 TimeUnit = Literal["s", "ms", "rfc3339"]
+WebhookScheme = Literal["standard", "hmac", "ed25519", "static_header"]
+TextCode = Literal["text", "hex", "base64"]
 
 KEPT: Final = timedelta(days=365)
 """How long a token is taken to be known where the provider knows it as long as it keeps the job's record."""
@@ -178,6 +180,27 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """How the provider tells us that something happened, and how we know that it was the provider."""
+
+    scheme: WebhookScheme
+    secrets: tuple[str, ...]  #: references; several during a rotation
+    signature: Pick | None = None  #: a header; with a pattern each of its matches counts (`standard` names its own)
+    signed: str = "{body}"  #: over {id}, {timestamp}, {body}, {body_sha256} and {header:NAME}
+    digest: str = "sha256"
+    encoding: TextCode = "hex"  #: of the signature; "text" for static_header only
+    key_encoding: TextCode = "text"
+    timestamp: Pick | None = None
+    timestamp_unit: TimeUnit = "s"
+    tolerance: timedelta = timedelta(minutes=5)  #: to both sides
+    event_id: Pick | None = None
+    event_type: Pick | None = None
+    job_id: Pick | None = None
+    token: Pick | None = None
+    accept_when: Condition | None = None  #: over body and headers: what is not meant for us is refused
+
+
+@dataclass(frozen=True, slots=True)
 class Deadlines:
     """Default deadlines, counted from submit (create, result), from the intent (cancel), from success (collect)."""
 
@@ -232,6 +255,7 @@ class Contract:
     poll: Poll = Poll()
     cancel: Cancel | None = None
     result: Result | None = None
+    webhook: Webhook | None = None
     deadlines: Deadlines = Deadlines()
     limits: Limits = Limits()
     approval_required: bool = False

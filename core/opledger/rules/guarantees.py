@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from opledger.rules.contract import Contract, Guarantees, Result, Strategy
+from opledger.rules import webhooks
+from opledger.rules.contract import Contract, Guarantees, Result, Strategy, Webhook
 from opledger.rules.durations import format_duration, write_duration
 from opledger.rules.files.checks import compares_reference
 from opledger.rules.model import FAILURE_MEANS, Means
@@ -34,7 +35,7 @@ def guarantees(contract: Contract) -> Guarantees:
         create=_create(contract),
         cancel=_cancel(contract),
         result=_result(contract),
-        webhooks={"supported": False, "verifiable": False, "scheme": "none"},
+        webhooks=_webhooks(contract),
         gaps=(*_create_gaps(contract), *_running_gaps(contract), *_result_gaps(contract), *_other_gaps(contract)),
     )
 
@@ -142,6 +143,21 @@ def _result(contract: Contract) -> dict[str, Any]:
     }
 
 
+def _webhooks(contract: Contract) -> dict[str, Any]:
+    webhook = contract.webhook
+    if webhook is None:
+        return {"supported": False, "verifiable": False, "scheme": "none"}
+    return {
+        "supported": True,
+        "verifiable": webhooks.signs_body(webhook),
+        "scheme": webhook.scheme,
+        "replays": "refused by age" if webhooks.signs_time(webhook) else "known for 7 days",
+        "told_apart_by": "the signed event id" if webhooks.signs_event_id(webhook) else "the digest of the body",
+        "matched_by": [name for name in ("token", "job_id") if getattr(webhook, name) is not None],
+        "final": "a status read",
+    }
+
+
 def _where(result: Result | None) -> str:
     if result is None:
         return "nowhere: there is no result to fetch"
@@ -238,7 +254,7 @@ def _result_gaps(contract: Contract) -> Iterator[str]:
 
 
 def _other_gaps(contract: Contract) -> Iterator[str]:
-    yield "There are no webhooks: a change is seen at the next poll."
+    yield from _webhook_gaps(contract.webhook)
     parts = urlsplit(contract.base_url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         yield "base_url is plain http: anybody on the way can read and change what is said."
@@ -248,6 +264,20 @@ def _other_gaps(contract: Contract) -> Iterator[str]:
         yield "The provider takes no trace id: its logs can be searched only by job id."
     if contract.verified_on is None:
         yield "The contract does not say when somebody last checked it against the provider."
+
+
+def _webhook_gaps(webhook: Webhook | None) -> Iterator[str]:
+    if webhook is None:
+        yield "There are no webhooks: a change is seen at the next poll."
+        return
+    if not webhooks.signs_body(webhook):
+        yield "Webhooks are not signed: a header shows who sends them, and nothing that is in them is proven."
+    elif not webhooks.signs_time(webhook):
+        yield "Webhooks carry no signed time: a replay more than 7 days later leads to another read."
+    if not webhooks.signs_event_id(webhook):
+        yield "Webhooks carry no signed event id: two events with the same body count as one."
+    if webhook.token is None:
+        yield "Webhooks do not carry our reference: one that comes before the job id is known waits for it."
 
 
 def span(duration: timedelta) -> str:
@@ -281,9 +311,16 @@ def report_text(contract: Contract) -> str:
     )
     if result["checks"]:
         lines.append(f"                    checked: {', '.join(result['checks'])}")
-    lines += ["Webhooks?           no", "", "Gaps" if report.gaps else "No gaps"]
+    lines += [f"Webhooks?           {_webhook_line(report.webhooks)}", "", "Gaps" if report.gaps else "No gaps"]
     lines += [f"  - {gap}" for gap in report.gaps]
     return "\n".join(lines) + "\n"
+
+
+def _webhook_line(told: Mapping[str, Any]) -> str:
+    if not told["supported"]:
+        return "no"
+    proven = "verified" if told["verifiable"] else "the sender is known, the content is not proven"
+    return f"yes, {told['scheme']}, {proven}; each only brings the next status read forward"
 
 
 def _cancel_line(cancel: Mapping[str, Any]) -> str:

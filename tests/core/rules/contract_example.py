@@ -12,5 +12,4 @@ def driven(example: str = EXAMPLE) -> str:
     """The example without what this version cannot drive."""
     text = re.sub(r"\[resume\].*?(?=\[result\])", "", example, flags=re.DOTALL)
     text = re.sub(r"\[result\.items\].*?(?=\[webhook\])", "", text, flags=re.DOTALL)
-    text = re.sub(r"(?m)^(schema|error_row_when|also) = .*\n", "", text)
-    return text.replace('scheme = "standard"', 'scheme = "none"')
+    return re.sub(r"(?m)^(schema|error_row_when|also) = .*\n", "", text)

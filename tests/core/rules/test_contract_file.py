@@ -12,7 +12,7 @@ from opledger.rules.files.not_yet import NOT_YET
 from opledger.rules.model import Means
 from tests.core.rules.contract_example import EXAMPLE, driven
 
-NOT_DRIVEN = ["resume", "result.schema", "result.error_row_when", "result.also", "result.items", "webhook.scheme"]
+NOT_DRIVEN = ["resume", "result.schema", "result.error_row_when", "result.also", "result.items"]
 
 SMALL = """\
 name = "jobs"
@@ -113,16 +113,6 @@ path = "/files"
 effect = "none"
 capture = { file = "/id" }
 """
-HMAC = """\
-[webhook]
-scheme = "hmac"
-secret = "env:S"
-signature = "header:X-Signature"
-signed = "{timestamp}.{body}"
-digest = "sha256"
-encoding = "hex"
-timestamp = "header:X-Timestamp"
-"""
 LATER = [
     ("auth.kind", '[auth]\nkind = "sigv4"\nsecret = "env:X"\nregion = "eu-west-1"\nservice = "athena"\n'),
     ("auth.kind", OAUTH),
@@ -139,8 +129,6 @@ LATER = [
     ("result.error_row_when", '[result]\nurl = "/u"\nerror_row_when = \'row.error != ""\'\n'),
     ("result.collect_in", '[result]\nurl = "/u"\ncollect_in = ["succeeded", "cancelled"]\n'),
     ("result.items", '[result]\nurl = "/u"\n[result.items]\nid = "/id"\n'),
-    ("webhook.scheme", HMAC),
-    ("webhook.scheme", '[webhook]\nscheme = "ed25519"\nsecret = ["env:A", "env:B"]\n'),
 ]
 
 
@@ -280,6 +268,17 @@ LIST = '[[reconcile]]\nstrategy = "list"\npath = "/jobs"\nitems = ""\nitem_id = 
 CANCEL = (
     '[cancel]\nmethod = "POST"\npath = "/cancel"\nquery = { id = "{job_id}" }\nbody = { force = true, why = ["x"] }\n'
 )
+HMAC = """\
+[webhook]
+scheme = "hmac"
+secret = "env:S"
+signature = "header:X-Signature"
+signed = "{timestamp}.{body}"
+digest = "sha256"
+encoding = "hex"
+timestamp = "header:X-Timestamp"
+job_id = "/id"
+"""
 GOOD = [
     KEY + 'resend_adds = { retry = "true", "/meta/retry" = "true" }\n' + RESEND,
     '[create.fields]\n"/a" = "x"\n"/ab" = "y"\n"/c/d" = "{trace_id}"\n"/c/e" = "z"\n',
@@ -293,6 +292,7 @@ GOOD = [
     '[create.fields]\n"/trace" = "{trace_id}"\n' + LIST + "match = 'item.trace == operation.trace_id'\n",
     CANCEL,
     '[webhook]\nscheme = "none"\n',
+    HMAC,
     '[result]\nurl = "/u"\nchecksum = "/sum"\nchecksum_algorithm = "sha256"\ncollect_in = ["succeeded"]\n',
 ]
 

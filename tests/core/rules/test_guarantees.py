@@ -84,7 +84,13 @@ def test_each_grade_says_under_which_conditions_it_holds(more: str, conditions: 
     assert conditions in guarantees(contract(more)).create["conditions"]
 
 
+HMAC = '[webhook]\nscheme = "hmac"\nsecret = "env:S"\nsignature = "header:x-sig"\nsigned = "{body}"\njob_id = "/id"\n'
+STATIC = '[webhook]\nscheme = "static_header"\nsecret = "env:S"\nsignature = "header:x-token"\njob_id = "/id"\n'
 GAPS = [
+    (HMAC, "no signed time"),
+    (HMAC, "no signed event id"),
+    (HMAC, "do not carry our reference"),
+    (STATIC, "nothing that is in them is proven"),
     ("", "takes no idempotency token"),
     ("", "There is no look-up: after a lost answer"),
     ("", "There is no cancel"),
@@ -121,6 +127,9 @@ def test_every_gap_is_said_in_plain_words(more: str, words: str) -> None:
 
 
 CLOSED = [
+    ("no webhooks", HMAC),
+    ("no signed event id", HMAC + 'event_id = "/event"\n'),
+    ("do not carry our reference", HMAC + 'token = "/ref"\n'),
     ("takes no idempotency token", token("header", "24h")),
     ("There is no look-up", LIST + "match = 'item.ref == operation.operation_id'\n"),
     ("proves nothing", LIST + "match = 'item.ref == operation.operation_id'\nabsence_is_proof = true\n"),
@@ -165,7 +174,22 @@ def test_the_report_has_the_shape_of_the_interface() -> None:
     assert report["cancel"]["leaves"] == "A partly written file may remain in the export bucket."
     assert report["result"]["available_for"] == "1h"
     assert "checksum sha256 from header:x-checksum-sha256" in report["result"]["checks"]
-    assert report["webhooks"] == {"supported": False, "verifiable": False, "scheme": "none"}
+    assert report["webhooks"] == {
+        "supported": True,
+        "verifiable": True,
+        "scheme": "standard",
+        "replays": "refused by age",
+        "told_apart_by": "the signed event id",
+        "matched_by": ["token", "job_id"],
+        "final": "a status read",
+    }
+
+
+def test_without_webhooks_the_report_says_so() -> None:
+    """A promise of news that never come would let people wait."""
+    assert guarantees(contract("")).webhooks == {"supported": False, "verifiable": False, "scheme": "none"}
+    assert "Webhooks?           no\n" in report_text(contract(""))
+    assert "yes, hmac, verified" in report_text(contract(HMAC))
 
 
 def test_a_lost_answer_is_told_step_by_step() -> None:

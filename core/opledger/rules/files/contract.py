@@ -29,6 +29,7 @@ from opledger.rules.contract import (
 from opledger.rules.files import calls, checks, not_yet
 from opledger.rules.files import converters as v
 from opledger.rules.files import result as results
+from opledger.rules.files import webhook as webhooks
 from opledger.rules.files.reader import Table, Unfit, document, kind_of
 from opledger.rules.files.scope import Scope
 from opledger.rules.values import Template
@@ -137,6 +138,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
         poll=calls.poll(root.table("poll")),
         cancel=_cancel(root, scope),
         result=_result(root, scope),
+        webhook=None if (table := root.table("webhook")) is None else webhooks.webhook(table),
         deadlines=_deadlines(root.table("deadlines")),
         limits=_limits(root.table("limits")),
         approval_required=_approval(root.table("approval")),
@@ -145,9 +147,6 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
     resume = root.table("resume")
     if resume is not None:
         calls.resume(resume, scope)
-    webhook = root.table("webhook")
-    if webhook is not None:
-        results.webhook(webhook)
     root.done()
     return contract
 

@@ -42,10 +42,6 @@ def _other_than_succeeded(value: Any) -> bool:
     return value not in (["succeeded"], "succeeded")
 
 
-def _not_none(value: Any) -> bool:
-    return bool(value != "none")
-
-
 def _names_a_secret(value: Any) -> bool:
     return isinstance(value, Mapping) and any(isinstance(text, str) and "{secret." in text for text in value.values())
 
@@ -67,7 +63,6 @@ NOT_YET: Final[tuple[NotYet, ...]] = (
     NotYet(("result", "error_row_when"), _given, "looking for error rows in the result"),
     NotYet(("result", "collect_in"), _other_than_succeeded, "collecting the result of a job that did not succeed"),
     NotYet(("result", "items"), _given, "reading the outcome of each item"),
-    NotYet(("webhook", "scheme"), _not_none, "receiving webhooks"),
 )
 
 
