@@ -17,7 +17,7 @@ from pathlib import Path
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from opledger.config import Settings
-from opledger.edges.files import ResultFolder
+from opledger.edges.stores import open_store
 from opledger.errors import StoreUnavailable
 from opledger.notices import Notices
 from opledger.store import Store
@@ -39,9 +39,8 @@ def make_worker(
     concurrency: int = 200,
     tick: timedelta = timedelta(seconds=1),
 ) -> Worker:
-    """Return a worker with a result folder. Raises ConfigWrong where results cannot be stored there."""
-    folder = ResultFolder.from_setting(str(results))
-    return Worker(store, results=folder, name=name, lease=lease, concurrency=concurrency, tick=tick)
+    """Return a worker with a store of results. Raises ConfigWrong where the setting names none."""
+    return Worker(store, results=open_store(str(results)), name=name, lease=lease, concurrency=concurrency, tick=tick)
 
 
 def run_worker(

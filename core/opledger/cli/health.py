@@ -53,16 +53,16 @@ def doctor(run: Run) -> int:
 
 def _results(settings: Settings) -> Check:
     """See whether a worker could keep a result here."""
-    from opledger.edges.files import ResultFolder
+    from opledger.edges.stores import open_store
     from opledger.errors import ConfigWrong, StoreUnavailable
     from opledger.ledger.health import Check
 
     try:
-        folder = ResultFolder.from_setting(settings.results)
-        folder.temporary()
+        store = open_store(settings.results)
+        store.check()
     except (ConfigWrong, StoreUnavailable) as error:
         return Check("results", False, error.message)
-    return Check("results", True, f"results are kept in {folder.root}")
+    return Check("results", True, f"results are kept in {store.where}")
 
 
 def _secrets(settings: Settings, ledger: Ledger) -> Iterable[Check]:

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from opledger.edges.clock import Clock, SystemClock, new_id
-from opledger.edges.files import ResultFolder
 from opledger.edges.http import Http
 from opledger.edges.secrets import SecretResolver
+from opledger.edges.stores import ResultStore
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UnknownOperation
 from opledger.rules.contract import Contract
 from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDelivered, ReadFailed
@@ -53,7 +53,7 @@ class Worker:
         self,
         store: Store,
         *,
-        results: ResultFolder,
+        results: ResultStore,
         name: str | None = None,
         lease: timedelta = timedelta(seconds=30),
         concurrency: int = 200,

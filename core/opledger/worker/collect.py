@@ -25,6 +25,7 @@ from opledger.rules.results import Checker, Verdict
 from opledger.rules.values import MISSING
 from opledger.worker.hand import Hand
 from opledger.worker.observe import observe
+from opledger.worker.shelve import keep_lease, shelve
 
 log = logging.getLogger("opledger.worker")
 
@@ -162,7 +163,7 @@ async def _fetch(
         checkers[0].feed(chunk)
 
     await drive.fresh_lease()
-    keeper = asyncio.ensure_future(_keep_lease(drive))
+    keeper = asyncio.ensure_future(keep_lease(drive))
     transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, feed, on_head=begin))
     try:
         await asyncio.wait({keeper, transfer}, return_when=asyncio.FIRST_COMPLETED)
@@ -177,17 +178,9 @@ async def _fetch(
         await asyncio.gather(keeper, transfer, return_exceptions=True)
 
 
-async def _keep_lease(drive: Hand) -> None:
-    while True:
-        await asyncio.sleep(drive.shop.lease.total_seconds() / 3)
-        await drive.renew()
-
-
 async def _store(drive: Hand, download: Download, verdict: Verdict, call_id: str) -> None:
     drive.fresh = None
-    location = await asyncio.to_thread(
-        drive.shop.results.keep, Path(download.path), drive.op.operation_id, _suffix(verdict.content_type)
-    )
+    location = await shelve(drive, Path(download.path), _suffix(verdict.content_type))
     stored = StoredResult(
         location, verdict.size, verdict.sha256, verdict.content_type, validated=verdict.ok, problems=verdict.problems
     )

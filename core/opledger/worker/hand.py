@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from opledger.edges.clock import Clock, new_id
-from opledger.edges.files import ResultFolder
 from opledger.edges.http import Http
+from opledger.edges.stores import ResultStore
 from opledger.errors import IllegalTransition, LeaseLost, Refused, StoreUnavailable
 from opledger.rules import answers, decide, redact, requests
 from opledger.rules import evidence as e
@@ -57,7 +57,7 @@ class Workshop:
     commits: Commits
     clock: Clock
     http: Http
-    results: ResultFolder
+    results: ResultStore
     lease: timedelta
     contract_of: Callable[[str], Contract]
     paused: Callable[[str], str | None]
