@@ -4,7 +4,7 @@ store       `Store`: open, claim, record, and everything else that is asked of t
 queries     reads for people; listing, sources and conditions: windows of a filter in an order; tail: the journal of
             all operations as it grows; finding: one operation by anything that names it
 values      what goes in and what comes out
-recording, opening, claims, directory, notices   the transactions behind `Store`, by subject
+recording, opening, claims, deliveries, directory, notices   the transactions behind `Store`, by subject
 watch       waiting for another process's write
 rows        row <-> `Operation`
 statements  SQLAlchemy Core, compiled once
@@ -14,6 +14,7 @@ tables, schema, migrations, guards, roles   what stands in the database, and who
 
 from __future__ import annotations
 
+from opledger.store.deliveries import Incoming, KeptDelivery, Match, Named, Parked, Taken
 from opledger.store.engine import Database, open_database, restore_guards
 from opledger.store.finding import Found, Hit
 from opledger.store.notices import FailingTarget, Listening, Settled
@@ -54,11 +55,16 @@ __all__ = [
     "Filter",
     "Found",
     "Hit",
+    "Incoming",
     "JobIdTaken",
+    "KeptDelivery",
     "Listening",
     "Mark",
+    "Match",
+    "Named",
     "Opening",
     "Page",
+    "Parked",
     "Place",
     "Provider",
     "Queries",
@@ -68,6 +74,7 @@ __all__ = [
     "Store",
     "Tail",
     "TailEvent",
+    "Taken",
     "TokenTaken",
     "Window",
     "WorkerLife",

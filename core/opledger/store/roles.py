@@ -40,10 +40,10 @@ def roles_sql(owner: str, worker: str, reader: str) -> str:
         f"REVOKE ALL ON {everything}, {VERSION_TABLE} FROM PUBLIC, {worker_}, {reader_}",
         f"REVOKE UPDATE, DELETE, TRUNCATE ON event FROM {owner_}",
         f"GRANT SELECT ON {everything}, {VERSION_TABLE} TO {worker_}, {reader_}",
-        f"GRANT INSERT ON {', '.join(_APPENDED)}, operation, worker, provider, notice TO {worker_}",
+        f"GRANT INSERT ON {', '.join(_APPENDED)}, operation, worker, provider, notice, delivery, refusal TO {worker_}",
         f"GRANT UPDATE ({moving}) ON operation TO {worker_}",
-        f"GRANT UPDATE, DELETE ON worker TO {worker_}",
-        f"GRANT UPDATE ON provider, notice TO {worker_}",
+        f"GRANT UPDATE, DELETE ON worker, delivery TO {worker_}",
+        f"GRANT UPDATE ON provider, notice, refusal TO {worker_}",
         f"DO $$ BEGIN EXECUTE format('GRANT USAGE ON SCHEMA %I TO {worker_}, {reader_}', current_schema()); END $$",
         f"DO $$ BEGIN EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO {owner_}', current_schema()); END $$",
     ]

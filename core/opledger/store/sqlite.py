@@ -34,9 +34,11 @@ _PRAGMAS: Final = {
 
 _READABLE: Final = frozenset({*_PRAGMAS, "data_version", "journal_mode", "query_only", "read_uncommitted"})
 
-_MAY_INSERT: Final = frozenset({"answer", "contract", "event", "notice", "operation", "provider", "request", "worker"})
-_MAY_UPDATE: Final = frozenset({"notice", "operation", "provider", "worker"})
-_MAY_DELETE: Final = frozenset({"worker"})  #: a worker that signs off leaves no row behind
+_MAY_INSERT: Final = frozenset(
+    {"answer", "contract", "delivery", "event", "notice", "operation", "provider", "refusal", "request", "worker"}
+)
+_MAY_UPDATE: Final = frozenset({"delivery", "notice", "operation", "provider", "refusal", "worker"})
+_MAY_DELETE: Final = frozenset({"delivery", "worker"})  #: what nobody will send again; a worker that signs off
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:

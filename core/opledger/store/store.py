@@ -15,7 +15,9 @@ from typing import Self
 from opledger.rules.contract import Contract
 from opledger.rules.escalation import Escalation, Track
 from opledger.rules.model import Operation, StoredRequest
-from opledger.store import claims, directory, notices, opening, recording
+from opledger.store import claims, deliveries, directory, notices, opening, recording
+from opledger.store.deliveries import Incoming, KeptDelivery, Match, Named, Parked, Taken
+from opledger.store.deliveries import Refused as RefusedDeliveries
 from opledger.store.directory import Holding
 from opledger.store.engine import Database, open_database
 from opledger.store.notices import FailingTarget, Listening, Settled
@@ -237,6 +239,46 @@ class Store:
     def stopped_providers(self) -> dict[str, Escalation]:
         """The escalations of the providers whose calls are stopped, by subject."""
         return self.database.read(notices.stopped)
+
+    # --- deliveries ---------------------------------------------------------------------------------------------
+
+    def named(self, jobs: Sequence[str], tokens: Sequence[str]) -> list[Named]:
+        """The operations, of any contract, that have one of these job ids, or one of these as their id or token."""
+        return self.database.read(lambda tx: deliveries.named(tx, jobs, tokens))
+
+    def take_deliveries(self, incoming: Sequence[Incoming]) -> list[Taken]:
+        """Store deliveries and tell the operations that they are about, in one transaction; durable when it returns."""
+        return self.database.write(lambda tx: deliveries.take(tx, incoming))
+
+    def parked_deliveries(self, most: int = 500) -> list[Parked]:
+        """The parked deliveries whose operation is known by now, the oldest first."""
+        return self.database.read(lambda tx: deliveries.known_by_now(tx, most))
+
+    def match_deliveries(self, matches: Mapping[str, Sequence[Match]], at: datetime) -> int:
+        """Tell operations of deliveries that were parked for them; how many deliveries are parked no longer."""
+        return self.database.write(lambda tx: deliveries.match(tx, matches, at)) if matches else 0
+
+    def sweep_deliveries(self, before: datetime) -> int:
+        """Remove some deliveries that came before a time; returns how many."""
+        return self.database.write(lambda tx: deliveries.sweep(tx, before))
+
+    def deliveries(
+        self, *, operation_id: str | None = None, parked: bool = False, most: int = 100
+    ) -> list[KeptDelivery]:
+        """Deliveries as they are kept, the newest first: of one operation, those that match nothing yet, or all."""
+        return self.database.read(lambda tx: deliveries.listed(tx, operation_id=operation_id, parked=parked, most=most))
+
+    def parked_counts(self) -> dict[str, tuple[int, datetime]]:
+        """How many deliveries match nothing yet, and since when, by contract."""
+        return self.database.read(deliveries.parked_counts)
+
+    def count_refusals(self, refused: Mapping[tuple[str, str], int], at: datetime) -> None:
+        """Add to the counters of refused deliveries, given as (contract, kind): times."""
+        self.database.write(lambda tx: deliveries.count_refusals(tx, refused, at))
+
+    def refusals(self) -> list[RefusedDeliveries]:
+        """How often deliveries were refused, by contract and kind."""
+        return self.database.read(deliveries.refusals)
 
     # --- waiting ------------------------------------------------------------------------------------------------
 

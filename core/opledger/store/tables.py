@@ -225,6 +225,42 @@ class NoticeRow(Base, table=True):
     claimed_by: str | None = Field(sa_type=Text)
 
 
+class DeliveryRow(Base, table=True):
+    """A webhook's delivery, kept so that it counts once however often it comes; without an operation it is parked."""
+
+    __tablename__ = "delivery"
+    __table_args__ = (
+        _index("delivery_once", "contract", "dedupe_key", unique=True),
+        _index("delivery_received", "received_at"),
+        _index("delivery_parked", "received_at", where="operation_id IS NULL"),
+        _index("delivery_operation", "operation_id", where="operation_id IS NOT NULL"),
+    )
+
+    delivery_id: str = Field(sa_type=ByteOrdered, primary_key=True)
+    contract: str = Field(sa_type=ByteOrdered)
+    dedupe_key: str = Field(sa_type=ByteOrdered)
+    received_at: int = Field(sa_type=BigInteger)
+    event_type: str | None = Field(sa_type=Text)
+    job_id: str | None = Field(sa_type=ByteOrdered)
+    token: str | None = Field(sa_type=ByteOrdered)
+    operation_id: str | None = Field(sa_type=ByteOrdered)
+    matched_at: int | None = Field(sa_type=BigInteger)
+    body_sha256: bytes = Field(sa_type=LargeBinary)
+    body: bytes | None = Field(sa_type=LargeBinary)  #: NULL once an event cites it: then it is an answer
+
+
+class RefusalRow(Base, table=True):
+    """How often deliveries were refused for one reason; of contracts that nobody knows all together."""
+
+    __tablename__ = "refusal"
+
+    contract: str = Field(sa_type=ByteOrdered, primary_key=True)
+    kind: str = Field(sa_type=ByteOrdered, primary_key=True)
+    times: int = Field(sa_type=BigInteger)
+    first_at: int = Field(sa_type=BigInteger)
+    last_at: int = Field(sa_type=BigInteger)
+
+
 METADATA: MetaData = Base.metadata
 EVENT: Table = METADATA.tables["event"]
 OPERATION: Table = METADATA.tables["operation"]
@@ -234,3 +270,5 @@ CONTRACT: Table = METADATA.tables["contract"]
 WORKER: Table = METADATA.tables["worker"]
 PROVIDER: Table = METADATA.tables["provider"]
 NOTICE: Table = METADATA.tables["notice"]
+DELIVERY: Table = METADATA.tables["delivery"]
+REFUSAL: Table = METADATA.tables["refusal"]
