@@ -226,7 +226,7 @@ class Album:
         for place, (name, body) in enumerate(jobs[:MORE]):
             does = f"the provider {PERSONALITIES[name].does}"
             agent = AGENTS[place % len(AGENTS)]
-            self.acts._submit(contract_name(PERSONALITIES[name].flavour), {**body, "_polls": 40}, agent, does)
+            self.acts._submit(contract_name(PERSONALITIES[name].flavour), {**body, "_polls": 3 + 4 * place}, agent, does)
         await pilot.pause(2.5)
 
     def desk(self) -> Desk:
@@ -328,6 +328,7 @@ async def screens(album: Album) -> None:
         await settled(pilot)
         album.shoot(pilot, "providers")
         await go(pilot, "5")
+        await album.more(pilot)
         album.shoot(pilot, "tail")
     async with album.open("operations", (200, 60)) as pilot:
         await album.more(pilot)
