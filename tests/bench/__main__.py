@@ -14,9 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tests.bench import collect
 from tests.bench.provider import Provider
 
 Figures = dict[str, float]
+
+PARTS = ["polls", "submit", "waiting", "collect"]
 
 
 def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
@@ -110,12 +113,13 @@ def waits(counts: Sequence[int]) -> None:
 def main() -> None:
     """Run what was asked for; everything without arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("parts", nargs="*", choices=["polls", "submit", "waiting", []], help="default: all")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--count", type=int, nargs="*", default=[500, 2000])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--result-mib", type=int, default=512, help="size of the result that is collected")
     parser.add_argument("--no-postgres", action="store_true")
     chosen = parser.parse_args()
-    parts = chosen.parts or ["polls", "submit", "waiting"]
+    parts = chosen.parts or PARTS
     if "polls" in parts:
         databases: list[tuple[str, str | None]] = [("opledger, SQLite FULL", None)]
         if chosen.no_postgres:
@@ -131,6 +135,8 @@ def main() -> None:
         submits(chosen.rounds)
     if "waiting" in parts:
         waits([1_000, 100_000])
+    if "collect" in parts:
+        collect.contest(chosen.result_mib, chosen.rounds)
 
 
 if __name__ == "__main__":
