@@ -10,8 +10,8 @@ from __future__ import annotations
 import getpass
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -27,6 +27,7 @@ from opledger.rules.files import contract as contract_file
 from opledger.rules.files.contract import ContractInvalid
 from opledger.rules.files.reader import nearest
 from opledger.rules.files.settings import Notify, Policy, SettingsFile, SettingsInvalid, level, parse_settings
+from opledger.rules.schemas import MAX_SCHEMA
 
 __all__ = [
     "AuditSettings",
@@ -195,7 +196,7 @@ def read_contract(path: Path, environment: Mapping[str, str]) -> Contract:
     """
     if not path.is_file():
         raise UsageError(f"there is no contract file {path}")
-    return contract_file.parse(_read(path), name_hint=str(path), environment=environment)
+    return contract_file.parse(_read(path), name_hint=str(path), environment=environment, beside=_beside(path.parent))
 
 
 # --- contract files ----------------------------------------------------------------------------------------------
@@ -209,12 +210,13 @@ class _Source:
     path: str
     shipped: bool
     text: str
+    beside: Callable[[str], str]
     wrong: str | None = None
 
     def load(self, environment: Mapping[str, str]) -> Contract:
         if self.wrong is not None:
             raise ConfigWrong(self.wrong)
-        return contract_file.parse(self.text, name_hint=self.path, environment=environment)
+        return contract_file.parse(self.text, name_hint=self.path, environment=environment, beside=self.beside)
 
 
 def _contract_files(settings: Settings) -> Iterator[_Source]:
@@ -231,23 +233,38 @@ def _folder(folder: Traversable, *, shipped: bool) -> Iterator[_Source]:
         entries = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda e: e.name)
     except OSError as error:
         raise ConfigWrong(f"the contract folder {folder} cannot be read: {error.strerror}") from error
-    found = [_source(entry, shipped=shipped) for entry in entries]
+    found = [_source(folder, entry, shipped=shipped) for entry in entries]
     for file in found:
         twins = [other.path for other in found if other.name == file.name]
         if len(twins) > 1:
             wrong = f"{' and '.join(twins)} are both contracts named {file.name!r}; rename one of them"
-            yield _Source(file.name, file.path, file.shipped, file.text, wrong)
+            yield replace(file, wrong=wrong)
         else:
             yield file
 
 
-def _source(entry: Traversable, *, shipped: bool) -> _Source:
+def _source(folder: Traversable, entry: Traversable, *, shipped: bool) -> _Source:
     stem = entry.name.removesuffix(".toml")
     try:
         text = _read(entry)
     except ConfigWrong as error:
-        return _Source(stem, str(entry), shipped, "", error.message)
-    return _Source(_name_in(text) or stem, str(entry), shipped, text)
+        return _Source(stem, str(entry), shipped, "", _beside(folder), error.message)
+    return _Source(_name_in(text) or stem, str(entry), shipped, text, _beside(folder))
+
+
+def _beside(folder: Traversable) -> Callable[[str], str]:
+    """Return what reads a file beside a contract."""
+
+    def read(name: str) -> str:
+        try:
+            with (folder / name).open("rb") as file:
+                return file.read(MAX_SCHEMA + 1).decode()  # one byte too many is refused where it is compiled
+        except OSError as error:
+            raise ValueError(f"{name} beside the contract cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name} beside the contract is not UTF-8") from error
+
+    return read
 
 
 def _name_in(source: str) -> str | None:

@@ -61,10 +61,13 @@ class Unpacker:
     only in one layer.
     """
 
-    def __init__(self, headers: Mapping[str, str], limit: int) -> None:
-        """Raises Unusable for a coding that is not known, or a length beyond the limit that is announced."""
-        self.size = 0
-        self._wire = 0
+    def __init__(self, headers: Mapping[str, str], limit: int, before: int = 0) -> None:
+        """`before` bytes of the body came with an earlier answer.
+
+        Raises Unusable for a coding that is not known, or a length beyond the limit that is announced.
+        """
+        self.size = before
+        self._wire = before
         self._limit = limit
         coding = headers.get("content-encoding", "").strip().lower()
         if coding not in ("", "identity", *_CODINGS):
@@ -73,7 +76,7 @@ class Unpacker:
         self._inflate: zlib._Decompress | None = None
         self._head = b""
         announced = headers.get("content-length", "").split(",")[0].strip()
-        if announced.isdecimal() and int(announced[:20]) > limit:
+        if announced.isdecimal() and before + int(announced[:20]) > limit:
             raise self._too_large()
 
     def feed(self, data: bytes) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
 from opledger.edges.clock import Clock
 from opledger.edges.failures import NotSent, Trail, words
 from opledger.edges.secrets import SecretResolver
-from opledger.edges.streams import Sink
+from opledger.edges.streams import Interrupted, Rest, Stream
 from opledger.errors import ConfigWrong, SecretWrong
 from opledger.rules.calls import MAX_ANSWER, Answer, Download, Failure, Request, origin_of
 from opledger.rules.redact import Redactor
@@ -116,19 +116,32 @@ class Http:
         *,
         on_head: Callable[[Mapping[str, str]], None] | None = None,
         stall: timedelta = STALL,
+        rest: Rest | None = None,
     ) -> Download | Answer | Failure:
         """Send a read once and stream what it brings to a new file in `folder`.
 
         Statuses 200, 201 and 203 give a Download of at most `request.max_bytes` bytes, unpacked; the caller moves or
         removes its file. Every other status (202 is "not ready", 206 is a part) gives a small Answer. `on_head` gets
         the headers of what will be streamed, before any of it; `on_chunk` gets every piece that was written, in order,
-        one call at a time, in a thread. No byte for as long as `stall` ends it. After a Failure, an error or a
-        cancellation no file is left.
+        one call at a time, in a thread. No byte for as long as `stall` ends it.
+
+        Where a transfer breaks off and the server can send the rest of exactly the same thing, the Failure is an
+        Interrupted, and what came so far is in its `rest`: the caller hands that to the next download, which asks for
+        what is missing and tells `on_chunk` of nothing twice, or discards it. A server that then sends the whole starts
+        anew: `on_head` tells. After every other Failure, an Answer, an error or a cancellation no file is left.
 
         Raises as `send` does, and StoreUnavailable where the file cannot be written.
         """
         trail = Trail(request)
-        return await self._bounded(trail, self._download(trail, folder, on_chunk, on_head, stall))
+        stream = Stream(folder, on_chunk, on_head, rest)
+        try:
+            outcome = await self._bounded(trail, self._download(trail, stream, stall))
+        except BaseException:
+            await stream.discard()
+            raise
+        if not isinstance(outcome, Download | Interrupted):
+            await stream.discard()
+        return outcome
 
     async def _bounded(self, trail: Trail, work: Awaitable[T]) -> T | Failure:
         """Hold everything under one deadline, since httpx has none (F7), and put failures into our own words."""
@@ -149,33 +162,28 @@ class Http:
         async with self._exchange(trail, trail.request.timeout) as response:
             return await self._whole(trail, response, trail.request.max_bytes)
 
-    async def _download(
-        self,
-        trail: Trail,
-        folder: Path,
-        on_chunk: Callable[[bytes], None],
-        on_head: Callable[[Mapping[str, str]], None] | None,
-        stall: timedelta,
-    ) -> Download | Answer:
-        request = trail.request
-        async with self._exchange(trail, stall) as response:
-            if response.status_code not in _WHOLE:
+    async def _download(self, trail: Trail, stream: Stream, stall: timedelta) -> Download | Answer | Failure:
+        request, rest = trail.request, stream.rest
+        async with self._exchange(trail, stall, {} if rest is None else rest.asks) as response:
+            goes_on = rest is not None and response.status_code == 206
+            if response.status_code not in _WHOLE and not goes_on:
                 return await self._whole(trail, response, min(request.max_bytes, MAX_ANSWER))
             headers = header_map(response.headers.raw)
-            if on_head is not None:
-                on_head(headers)
-            sink = Sink(folder, on_chunk)
+            if rest is None or not goes_on:
+                await stream.begin(response.status_code, headers)
+            elif not rest.fits(headers):
+                raise Unusable("the rest that the server sent does not fit what is here")
+            unpacker = Unpacker(headers, request.max_bytes, stream.received)
             try:
-                unpacker = Unpacker(headers, request.max_bytes)
                 async for data in _chunks(response):
                     for piece in unpacker.feed(data):
-                        await sink.take(piece)
-                unpacker.finish()
-                path = await sink.finish()
-            except BaseException:
-                await sink.discard()
-                raise
-            return Download(response.status_code, headers, str(path), unpacker.size, self._clock.now())
+                        await stream.take(piece)
+            except _BROKEN as error:
+                return stream.interrupted(trail.failure(words(error)))
+            unpacker.finish()
+            if stream.falls_short:
+                return stream.interrupted(trail.failure("the server sent less than the rest"))
+            return await stream.finish(self._clock.now())
 
     async def _whole(self, trail: Trail, response: httpx.Response, limit: int) -> Answer:
         """Read an answer into memory."""
@@ -201,11 +209,13 @@ class Http:
         return self._scrub
 
     @asynccontextmanager
-    async def _exchange(self, trail: Trail, silence: timedelta) -> AsyncIterator[httpx.Response]:
+    async def _exchange(
+        self, trail: Trail, silence: timedelta, adds: Mapping[str, tuple[str, str]] | None = None
+    ) -> AsyncIterator[httpx.Response]:
         """Send, and give the answer whose body is still to be read; at the end the connection is let go."""
         request = trail.request
         own = _is_own(request)
-        outgoing = await self._outgoing(trail, silence, own=own)
+        outgoing = await self._outgoing(trail, silence, adds or {}, own=own)
         async with self._slots if request.effectful else nullcontext():
             transport: httpx.AsyncBaseTransport = self._effects if request.effectful else self._reads
             if not own:
@@ -223,7 +233,9 @@ class Http:
             finally:
                 await response.aclose()
 
-    async def _outgoing(self, trail: Trail, silence: timedelta, *, own: bool) -> httpx.Request:
+    async def _outgoing(
+        self, trail: Trail, silence: timedelta, adds: Mapping[str, tuple[str, str]], *, own: bool
+    ) -> httpx.Request:
         """Make the request that leaves; only this one has credentials in it."""
         request = trail.request
         headers, url = credentials.plain_headers(request, own=own), request.url
@@ -232,6 +244,7 @@ class Http:
         headers.setdefault("user-agent", ("User-Agent", f"opledger/{__version__}"))
         headers.setdefault("accept", ("Accept", "*/*"))
         headers["accept-encoding"] = ("Accept-Encoding", "identity")  # F8: what is not packed cannot be a bomb
+        headers.update(adds)
         if request.effectful:
             headers["connection"] = ("Connection", "close")
         total = request.timeout.total_seconds()

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
 from opledger.edges.files import Partial
+from opledger.rules.calls import Download, Failure
 
 BATCH: Final = 256 * 1024
 """How many bytes are written and checked in one step. A result that is smaller costs one step."""
+
+_RANGE: Final = re.compile(r"\s*bytes\s+([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)\s*", re.IGNORECASE)
+_STRONG: Final = re.compile(r'"[!-~\x80-\xff]*"')
 
 T = TypeVar("T")
 
@@ -48,6 +56,133 @@ class Sink:
     def _end(self) -> Path:
         self._write()
         return self._partial.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is here of a transfer that broke off, and how the rest of exactly the same thing is asked for.
+
+    Its owner hands it to the next download, or discards it.
+    """
+
+    sink: Sink
+    status: int
+    headers: Mapping[str, str]  #: those of the answer that began it
+    received: int  #: bytes that are here
+    validator: str  #: a strong ETag, or a date that is as good as one (RFC 9110 §13.1.5)
+
+    @classmethod
+    def of(cls, sink: Sink, status: int, headers: Mapping[str, str], received: int) -> Rest | None:
+        """Return what may be resumed; None where the server does not offer it, or could send another thing."""
+        units = {unit.strip().lower() for unit in headers.get("accept-ranges", "").split(",")}
+        packed = headers.get("content-encoding", "").strip().lower() not in ("", "identity")
+        validator = _validator(headers)
+        if status != 200 or packed or received < 1 or validator is None or "bytes" not in units:
+            return None
+        return cls(sink, status, headers, received, validator)
+
+    @property
+    def total(self) -> int | None:
+        """How many bytes the whole has, where the first answer said so."""
+        text = self.headers.get("content-length", "").split(",")[0].strip()
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+    @property
+    def asks(self) -> dict[str, tuple[str, str]]:
+        """The headers that ask for the rest, or for all of it where it is another thing now."""
+        return {"range": ("Range", f"bytes={self.received}-"), "if-range": ("If-Range", self.validator)}
+
+    def fits(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether a 206 answer goes on exactly where this one broke off."""
+        found = _RANGE.fullmatch(headers.get("content-range", ""))
+        if found is None or int(found.group(1)) != self.received:
+            return False
+        same_size = found.group(3) == "*" or self.total in (None, int(found.group(3)))
+        name = "etag" if self.validator.startswith('"') else "last-modified"
+        same = headers.get(name, self.validator) == self.validator
+        packed = headers.get("content-encoding", "").strip().lower() not in ("", "identity")
+        return same_size and same and not packed
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted(Failure):
+    """A download that broke off and can be gone on with."""
+
+    rest: Rest | None = None
+
+
+class Stream:
+    """What one download brings to the disk: a new file, or the rest of one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        on_chunk: Callable[[bytes], None],
+        on_head: Callable[[Mapping[str, str]], None] | None,
+        rest: Rest | None,
+    ) -> None:
+        self.rest = rest
+        self._folder, self._on_chunk, self._on_head = folder, on_chunk, on_head
+        self._sink = None if rest is None else rest.sink
+        self._status = 200 if rest is None else rest.status
+        self._headers = {} if rest is None else rest.headers
+        self.received = 0 if rest is None else rest.received
+
+    async def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """Begin a new file; what was here of an older one is another thing now."""
+        await self.discard()
+        self.rest, self.received, self._status, self._headers = None, 0, status, headers
+        if self._on_head is not None:
+            self._on_head(headers)
+        self._sink = Sink(self._folder, self._on_chunk)
+
+    async def take(self, piece: bytes) -> None:
+        """Take the next piece."""
+        assert self._sink is not None
+        await self._sink.take(piece)
+        self.received += len(piece)
+
+    @property
+    def falls_short(self) -> bool:
+        """True where a rest came to its end, and the whole is still not here."""
+        return self.rest is not None and self.rest.total is not None and self.received < self.rest.total
+
+    def interrupted(self, failure: Failure) -> Failure:
+        """Return what is to be known of a transfer that broke off."""
+        assert self._sink is not None
+        rest = Rest.of(self._sink, self._status, self._headers, self.received)
+        if rest is None:
+            return failure
+        return Interrupted(failure.fate, failure.why, failure.status, failure.too_large, rest)
+
+    async def finish(self, at: datetime) -> Download:
+        """End the file. Its headers are those of the answer that began it."""
+        assert self._sink is not None
+        path = await self._sink.finish()
+        return Download(self._status, self._headers, str(path), self.received, at)
+
+    async def discard(self) -> None:
+        """Remove what is here."""
+        if self._sink is not None:
+            await self._sink.discard()
+
+
+def _validator(headers: Mapping[str, str]) -> str | None:
+    etag = headers.get("etag", "")
+    if _STRONG.fullmatch(etag):
+        return etag
+    changed, sent = _date(headers.get("last-modified")), _date(headers.get("date"))
+    if etag or changed is None or sent is None or sent - changed < timedelta(seconds=1):
+        return None  # two changes within one second have one date
+    return headers["last-modified"]
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        found = None if text is None else parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return found if found is not None and found.tzinfo is not None else None
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from typing import Any, Final, Literal
 
 from opledger.rules.model import Means
+from opledger.rules.schemas import Schema
 from opledger.rules.values import Condition, Pick, Template
 
 AuthKind = Literal["none", "bearer", "header", "basic", "query"]
@@ -158,6 +159,29 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Items:
+    """How the outcome of each item of a job is read. Items are joined by their key, never by their place."""
+
+    id: Pick  #: the key in a record of the result
+    at: Pick | None = None  #: where the records stand in a JSON document; None = the document is their list
+    failed_when: Condition | None = None
+    reason: Pick | None = None  #: why an item failed, in its record
+    total: Pick | None = None  #: how many items the status answer says there are
+    sent: Pick | None = None  #: where the items stand in the body that was asked for
+    sent_id: Pick | None = None  #: the key in an item that was sent; None = where it stands in a record
+
+
+@dataclass(frozen=True, slots=True)
+class Also:
+    """A further file of the result, read together with it."""
+
+    name: str
+    url: Pick
+    optional: bool = False
+    failed: bool = False  #: every record in it is an item that failed
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """Where the result is, and how we know that it is whole. `inline` is a pointer into the status answer."""
 
@@ -176,7 +200,12 @@ class Result:
     count: Pick | None = None
     strict: bool = False
     format: ResultFormat | None = None
+    schema: Schema | None = None
     error_row_when: Condition | None = None
+    single_use: bool = False  #: it can be read once: the read is an effectful call
+    also: tuple[Also, ...] = ()
+    collect_in: frozenset[Means] = frozenset({Means.SUCCEEDED})
+    items: Items | None = None
 
 
 @dataclass(frozen=True, slots=True)

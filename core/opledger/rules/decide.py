@@ -8,11 +8,12 @@ nothing but its row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from opledger.rules import evidence as e
+from opledger.rules import partial
 from opledger.rules.contract import Contract, Strategy
 from opledger.rules.model import TERMINAL, Action, Deadline, Operation, Plan, State
 from opledger.rules.questions import NEVER_ASKED, QUESTIONS
@@ -117,7 +118,7 @@ def decide(op: Operation, contract: Contract, now: datetime, *, paused: str | No
 def _next_step(op: Operation, contract: Contract, now: datetime) -> Decision:
     """Say what the record and the clock call for, were there nothing to wait for."""
     if op.state in TERMINAL:
-        return Wait(None, f"it has ended: {op.state}")
+        return _ended(op, contract, now)
     if op.open_call is not None:
         return _recovered(op)
     if _cancel_stands(op, contract):
@@ -126,6 +127,17 @@ def _next_step(op: Operation, contract: Contract, now: datetime) -> Decision:
     if due is not None and now >= due[1]:
         return _overdue(op, *due)
     return _DECIDERS[op.state](op, contract, now)
+
+
+def _ended(op: Operation, contract: Contract, now: datetime) -> Decision:
+    """Nothing more happens by itself, but for the output that a job left behind which did not succeed."""
+    if not partial.wanted(op, contract):
+        return Wait(None, f"it has ended: {op.state}")
+    if now >= partial.deadline(op):
+        why = "the collect deadline passed before its partial output could be fetched"
+        given_up = e.ReadFailed(action=Action.COLLECT, why=why, code=partial.LOST)
+        return Conclude(given_up, f"deadline:{Deadline.COLLECT}", why)
+    return Call(Action.COLLECT, "the job did not succeed; what it left behind is worth having")
 
 
 def _cancel_stands(op: Operation, contract: Contract) -> bool:
@@ -149,6 +161,8 @@ def _recovered(op: Operation) -> Conclude:
     call = op.open_call
     assert call is not None
     why = f"the worker that was permitted to {call.action} stopped before an answer was recorded"
+    if call.action is Action.COLLECT:
+        return Conclude(e.ResultMissing(call_id=call.call_id, why=f"{why}; it can be read only once"), "recovery", why)
     if op.state is State.RECONCILIATION:
         lost: e.Evidence = e.Inconclusive(call_id=call.call_id, why=why, strategy=call.detail or None)
     else:
@@ -286,7 +300,7 @@ def plan(op: Operation, contract: Contract, evidence: e.Evidence, now: datetime,
     `jitter` is a number in [0, 1). The time is never later than the state's deadline, and what needs no call but
     follows from the record happens at once.
     """
-    if op.state in TERMINAL:
+    if op.state in TERMINAL and not partial.wanted(op, contract):
         return None
     if op.open_call is not None:
         return Plan(op.open_call.action.value, now, f"the {op.open_call.action} call is under way")
@@ -299,7 +313,7 @@ def plan(op: Operation, contract: Contract, evidence: e.Evidence, now: datetime,
     if isinstance(evidence, e.Noted | e.Acknowledged | e.LeaseTaken) and op.next is not None:
         return op.next  # a remark changes nothing, and nobody is asked again earlier than they asked for
     when, because = _when(op, contract, step.action, evidence, now, jitter)
-    deadline = open_deadline(op)
+    deadline = (Deadline.COLLECT, partial.deadline(op)) if op.state in TERMINAL else open_deadline(op)
     if deadline is not None and deadline[1] < when:
         return Plan("deadline", deadline[1], f"the {deadline[0]} deadline comes first")
     return Plan(step.action.value, when, because)
@@ -316,6 +330,8 @@ def _when(
         return _poll_time(op, contract, evidence, now, jitter)
     if op.state is State.RESULT_COLLECTING and _brought_no_result(evidence):
         return _poll_time(op, contract, evidence, now, jitter)
+    if op.state in TERMINAL:
+        return _partial_time(op, contract, evidence, now, jitter)
     if isinstance(evidence, e.Throttled | e.NotDelivered):
         asked = getattr(evidence, "retry_at", None)
         if asked is not None:
@@ -327,6 +343,18 @@ def _when(
     if waits and op.next is not None and op.next.at is not None:
         return max(op.next.at, now), op.next.because  # news of the job is no leave to send an effectful call earlier
     return now, "a person decided" if isinstance(evidence, e.Decided) else f"follows {evidence.kind}"
+
+
+def _partial_time(
+    op: Operation, contract: Contract, evidence: e.Evidence, now: datetime, jitter: float
+) -> tuple[datetime, str]:
+    """The output of a job that did not succeed is fetched at once, and after what did not bring it later and later."""
+    brought_nothing = isinstance(evidence, e.ReadFailed) and evidence.action is Action.COLLECT
+    other_word = isinstance(evidence, e.Observed) and evidence.means is not op.remote_means
+    if not brought_nothing and not other_word and not isinstance(evidence, e.ReadFailed):
+        return now, f"follows {evidence.kind}"
+    tries = op.attempts.collect if brought_nothing else op.attempts.observe
+    return _poll_time(replace(op, backoff=tries), contract, evidence, now, jitter)
 
 
 def _brought_no_result(evidence: e.Evidence) -> bool:

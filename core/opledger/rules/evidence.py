@@ -19,6 +19,7 @@ from opledger.rules.model import (
     Deadline,
     ItemSummary,
     Means,
+    StoredFile,
     StoredResult,
     from_rfc3339,
     to_rfc3339,
@@ -280,6 +281,9 @@ class Notified(Evidence):
 
     source: str = ""
     reference: str | None = None
+    event_type: str | None = None  #: what a webhook calls it, in its own words
+    job_id: str | None = None  #: the job that a webhook names
+    answer: str | None = None  #: sha256 of the stored body of a webhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +392,16 @@ _Codec = tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]
 def result_to_data(result: StoredResult) -> dict[str, Any]:
     """Return a stored result as JSON data."""
     items = result.items
+    files = [
+        {
+            "name": file.name,
+            "location": file.location,
+            "size": file.size,
+            "sha256": file.sha256,
+            "content_type": file.content_type,
+        }
+        for file in result.also
+    ]
     return {
         "location": result.location,
         "size": result.size,
@@ -403,6 +417,7 @@ def result_to_data(result: StoredResult) -> dict[str, Any]:
             "failed": items.failed,
             "failed_refs": list(items.failed_refs),
         },
+        **({"also": files} if files else {}),
     }
 
 
@@ -419,6 +434,7 @@ def result_from_data(data: Mapping[str, Any]) -> StoredResult:
         items=None
         if items is None
         else ItemSummary(items["total"], items["succeeded"], items["failed"], tuple(items["failed_refs"])),
+        also=tuple(StoredFile(**file) for file in data.get("also", ())),
     )
 
 

@@ -232,8 +232,22 @@ class ItemSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A further file of a result, kept beside it."""
+
+    name: str
+    location: str
+    size: int
+    sha256: str
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredResult:
-    """Where the result lies and how we know that it is whole."""
+    """Where the result lies and how we know that it is whole.
+
+    Without a `location` the provider made none, and what there is stands in `also`: a job whose items all failed.
+    """
 
     location: str | None
     size: int
@@ -242,6 +256,7 @@ class StoredResult:
     validated: bool
     problems: tuple[str, ...] = ()
     items: ItemSummary | None = None
+    also: tuple[StoredFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

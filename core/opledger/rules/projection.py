@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from opledger.errors import IllegalTransition
-from opledger.rules import attention
+from opledger.rules import attention, partial
 from opledger.rules import evidence as e
 from opledger.rules.model import (
     FINAL_MEANS,
@@ -250,8 +250,11 @@ def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -
 def _read_failed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     ev = entry.evidence
     assert isinstance(ev, e.ReadFailed)
-    changes["attempts"] = _counted(before, ev.action)
+    if before.open_call is None or before.open_call.call_id != ev.call_id:  # else its permit was counted
+        changes["attempts"] = _counted(before, ev.action)
     if before.state in TERMINAL:
+        if ev.code == partial.LOST:
+            _attend(before, changes, Attention(partial.LOST, entry.at, ev.why))
         return
     changes["last_error"] = ev.why
     changes["failures"] = before.failures + 1
@@ -283,6 +286,10 @@ def _partial(before: Operation, entry: Entry, state: State, changes: Changes) ->
     ev = entry.evidence
     assert isinstance(ev, e.PartialAttached)
     changes["result"] = ev.result
+    changes["attempts"] = _counted(before, Action.COLLECT)
+    if ev.result is not None and not ev.result.validated:
+        why = f"the partial output is not what it should be: {'; '.join(ev.result.problems)}"
+        _attend(before, changes, Attention(partial.INVALID, entry.at, why))
 
 
 def _deadline_passed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import codecs
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from opledger.rules import jsontext
 from opledger.rules.contract import ResultFormat
-from opledger.rules.values import Condition, ConditionError
+from opledger.rules.looks import Look
+from opledger.rules.values import Pick
 
-MAX_JSON: Final = 16 * 1024 * 1024
+MAX_JSON: Final = 12 * 1024 * 1024
 """The largest JSON document that is read as one. Reading it needs several times its size in memory."""
+MAX_VALUES: Final = 400_000
+"""Most values in a JSON document, or in one line, that is read: each takes up to a hundred bytes of memory."""
 MAX_LINE: Final = 8 * 1024 * 1024
 """The longest line (and CSV record) that is looked into."""
 
@@ -29,15 +32,16 @@ _CLOSING: Final = re.compile(rb'(?:[^"]|"")*+"')
 class Records:
     """What stands in a result. This base looks at nothing: it is right for ``binary`` and for an unnamed format.
 
-    `broken` says what is wrong for certain, `notes` what could not be looked into, `count` how many records there are
-    where that can be told.
+    `broken` says what is wrong with the format for certain, `notes` what could not be looked into, `count` how many
+    records there are where that can be told. `at` says where the records stand in a JSON document.
     """
 
-    def __init__(self, error_when: Condition | None = None) -> None:
+    def __init__(self, looks: Sequence[Look] = (), at: Pick | None = None) -> None:
         self.broken: str | None = None
         self.count: int | None = None
         self.notes: list[str] = []
-        self._error_when = error_when
+        self._looks = tuple(looks)
+        self._at = at
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
@@ -52,63 +56,74 @@ class Records:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _judge(self, row: Any, number: int) -> None:
-        """Look for the error that the contract says a record may carry."""
-        if self._error_when is None or self.broken is not None:
-            return
-        try:
-            if self._error_when.holds({"row": row}):
-                self._fail(f"record {number} carries an error: {self._error_when.text}")
-        except ConditionError:
-            self._note(f"record {number} (and maybe others) could not be tried against {self._error_when.text}")
-            self._error_when = None
+    def _unseen(self, text: str) -> None:
+        """Note what could not be looked into; it cannot be taken on trust where something is needed from it."""
+        if any(look.needed for look in self._looks):
+            self._fail(text)
+        else:
+            self._note(text)
+
+    def _row(self, row: Any, number: int) -> None:
+        for look in self._looks:
+            look.row(row, number)
 
 
 class JsonDocument(Records):
     """One JSON text. The items of an array at its top are its records; any other document is one record."""
 
-    def __init__(self, error_when: Condition | None = None) -> None:
-        super().__init__(error_when)
-        self._pieces: list[bytes] = []
+    def __init__(self, looks: Sequence[Look] = (), at: Pick | None = None) -> None:
+        super().__init__(looks, at)
+        self._data = bytearray()
         self._size = 0
+        self._values = 0
 
     def feed(self, chunk: bytes) -> None:
         """Keep the bytes, as long as they are not too many to be read at the end."""
         self._size += len(chunk)
-        if self._size > MAX_JSON:
-            self._pieces.clear()
+        self._values += _values_in(chunk)
+        if self._too_large():
+            self._data.clear()
         else:
-            self._pieces.append(chunk)
+            self._data += chunk
 
     def finish(self) -> None:
         """Read the document."""
-        if self._size > MAX_JSON:
-            self._note(f"the JSON is larger than {MAX_JSON} bytes and was not looked into")
+        if self._too_large():
+            self._unseen(f"the JSON is larger than {MAX_JSON} bytes or {MAX_VALUES} values and was not looked into")
             return
-        data = b"".join(self._pieces)
-        self._pieces.clear()
+        data = bytes(self._data)
+        self._data.clear()
         try:
             document = jsontext.loads(data)
         except jsontext.JsonError as error:
             self._fail(str(error))
             return
-        if isinstance(document, list):
-            self.count = len(document)
-            for number, row in enumerate(document, start=1):
-                self._judge(row, number)
+        for look in self._looks:
+            look.document(document)
+        rows = document if self._at is None else self._at.of(document, {})
+        if isinstance(rows, list):
+            self.count = len(rows)
+            for number, row in enumerate(rows, start=1):
+                self._row(row, number)
+        elif self._at is not None:
+            self._fail(f"there is no list at {self._at.text}")
         else:
-            self._judge(document, 1)
+            self._row(document, 1)
+
+    def _too_large(self) -> bool:
+        return self._size > MAX_JSON or self._values > MAX_VALUES
 
 
 class _Lines(Records):
     """Cuts the bytes into lines at every line feed. A line beyond `MAX_LINE` is not kept."""
 
-    def __init__(self, error_when: Condition | None = None) -> None:
-        super().__init__(error_when)
+    def __init__(self, looks: Sequence[Look] = (), at: Pick | None = None) -> None:
+        super().__init__(looks, at)
         self.count = 0
         self._pieces: list[bytes] = []
         self._size = 0
         self._number = 0
+        self._ending = False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes, and look at every line that ends in them."""
@@ -120,6 +135,7 @@ class _Lines(Records):
 
     def finish(self) -> None:
         """Look at the last line, which may have no line feed."""
+        self._ending = True
         if self._size:
             self._end_line()
 
@@ -149,7 +165,7 @@ class JsonLines(_Lines):
 
     def _line(self, line: bytes | None) -> None:
         if line is None:
-            self._note(f"line {self._number} is longer than {MAX_LINE} bytes and was not looked into")
+            self._unseen(f"line {self._number} is longer than {MAX_LINE} bytes and was not looked into")
         elif not line.strip():
             return
         else:
@@ -159,12 +175,15 @@ class JsonLines(_Lines):
     def _read(self, line: bytes) -> None:
         if self.broken is not None:
             return
+        if _values_in(line) > MAX_VALUES:
+            self._unseen(f"line {self._number} has more than {MAX_VALUES} values and was not looked into")
+            return
         try:
             row = jsontext.loads(line)
         except jsontext.JsonError as error:
             self._fail(f"line {self._number}: {error}")
             return
-        self._judge(row, (self.count or 0) + 1)
+        self._row(row, (self.count or 0) + 1)
 
 
 class Csv(_Lines):
@@ -173,16 +192,17 @@ class Csv(_Lines):
     The delimiter is the most frequent of comma, semicolon, tab and bar in that first row. Blank lines do not count.
     """
 
-    def __init__(self, error_when: Condition | None = None) -> None:
-        super().__init__(error_when)
+    def __init__(self, looks: Sequence[Look] = (), at: Pick | None = None) -> None:
+        super().__init__(looks, at)
         self._utf8: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder("utf-8")()
         self._delimiter: bytes | None = None
         self._header: list[str] | None = None
         self._width = 0
         self._fields = 1
         self._inside = False
-        self._row: list[bytes] = []
+        self._parts: list[bytes] = []
         self._row_size = 0
+        self._open_end = False  #: this is the last row, and no line break ends it
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes, and look at every row that ends in them."""
@@ -210,11 +230,14 @@ class Csv(_Lines):
         if self.count is None:
             return
         if line is None:
-            self._note(f"line {self._number} is longer than {MAX_LINE} bytes; the rows were not counted")
+            self._unseen(f"line {self._number} is longer than {MAX_LINE} bytes; the rows were not counted")
             self.count, self._inside = None, False
             return
-        for part in line.splitlines() or [b""]:  # a carriage return alone ends a line, too
+        *parts, last = line.splitlines() or [b""]  # a carriage return alone ends a line, too
+        for part in parts:
             self._part(part)
+        self._open_end = self._ending and not line.endswith(b"\r")
+        self._part(last)
 
     def _part(self, part: bytes) -> None:
         if not part and not self._inside:
@@ -224,10 +247,10 @@ class Csv(_Lines):
             self._delimiter = max(_DELIMITERS, key=bare.count)
         self._inside, fields = _scan(part, self._delimiter, inside=self._inside)
         self._fields += fields
-        if self._error_when is not None:
+        if self._looks:
             self._row_size += len(part)
             if self._row_size <= MAX_LINE:
-                self._row.append(part)
+                self._parts.append(part)
         if not self._inside:
             self._end_row()
 
@@ -238,30 +261,32 @@ class Csv(_Lines):
             self._header = next(self._cells(), [])
         else:
             self.count = (self.count or 0) + 1
-            if fields != self._width:
+            if fields < self._width and self._open_end:
+                self._fail(f"the last row is cut: it has {fields} of {self._width} fields and no end of line")
+            elif fields != self._width:
                 self._note_width(fields)
-            if self._error_when is not None and self.broken is None:
-                self._judge_row()
-        self._row.clear()
+            if self._looks and self.broken is None:
+                self._look_at_row()
+        self._parts.clear()
         self._row_size = 0
 
     def _note_width(self, fields: int) -> None:
         if not any("first row has" in note for note in self.notes):
             self._note(f"row {self.count} has {fields} fields, but the first row has {self._width}")
 
-    def _judge_row(self) -> None:
+    def _look_at_row(self) -> None:
         assert self._header is not None
         try:
             cells = next(self._cells(), [])
         except csv.Error:
             cells = None
         if cells is None or self._row_size > MAX_LINE:
-            self._note(f"row {self.count} has more in it than is looked into")
+            self._unseen(f"row {self.count} has more in it than is looked into")
             return
-        self._judge(dict(zip(self._header, cells, strict=False)), self.count or 0)
+        self._row(dict(zip(self._header, cells, strict=False)), self.count or 0)
 
     def _cells(self) -> Iterator[list[str]]:
-        lines = [part.decode("utf-8", "replace") + "\n" for part in self._row]
+        lines = [part.decode("utf-8", "replace") + "\n" for part in self._parts]
         return csv.reader(lines, delimiter=(self._delimiter or b",").decode())
 
 
@@ -290,7 +315,12 @@ def _scan(part: bytes, delimiter: bytes, *, inside: bool) -> tuple[bool, int]:
         at = found + 1
 
 
-_READERS: Final[Mapping[ResultFormat, Callable[[Condition | None], Records]]] = {
+def _values_in(data: bytes) -> int:
+    """How many values some JSON can hold at most: it is they, not the bytes, that fill the memory."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+_READERS: Final[Mapping[ResultFormat, type[Records]]] = {
     "json": JsonDocument,
     "jsonl": JsonLines,
     "csv": Csv,
@@ -298,6 +328,6 @@ _READERS: Final[Mapping[ResultFormat, Callable[[Condition | None], Records]]] = 
 }
 
 
-def records(form: ResultFormat | None, error_when: Condition | None) -> Records:
-    """Return a reader for a format."""
-    return Records() if form is None else _READERS[form](error_when)
+def records(form: ResultFormat | None, looks: Sequence[Look] = (), at: Pick | None = None) -> Records:
+    """Return a reader for a format; `at` says where the records stand in a JSON document."""
+    return Records(looks) if form is None else _READERS[form](looks, at)

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsp
 from opledger.errors import ConfigWrong, Refused
 from opledger.rules import bodies, fingerprint, jsontext
 from opledger.rules.calls import Answer, Request, origin_of
-from opledger.rules.contract import Auth, Contract, Strategy
+from opledger.rules.contract import Also, Auth, Contract, Strategy
 from opledger.rules.evidence import Submitted
 from opledger.rules.model import Operation, StoredRequest
 from opledger.rules.values import MISSING, Template
@@ -209,6 +209,31 @@ def collect(op: Operation, contract: Contract, status_document: Any, answer_url:
     return result_read(op, contract, result_url(contract, value, answer_url))
 
 
+def collect_parts(
+    op: Operation, contract: Contract, status_document: Any, answer_url: str
+) -> list[tuple[Also | None, Request]]:
+    """Return the reads of all files of a result; None stands for the result itself, which comes first.
+
+    Where the outcome of each item is read, the result itself may be missing beside a file of failed items: a job
+    whose items all failed has none. Raises Refused as `collect` does, and where another file is missing that must
+    be there.
+    """
+    result = contract.result
+    if result is None:
+        raise Refused(f"{contract.name} has no result to fetch")
+    others: list[tuple[Also | None, Request]] = []
+    for also in result.also:
+        value = also.url.of(status_document, {})
+        if isinstance(value, str) and value:
+            others.append((also, result_read(op, contract, result_url(contract, value, answer_url))))
+        elif not also.optional:
+            raise Refused(f"the status answer names no URL of {also.name}")
+    named = result.url is None or result.url.of(status_document, {}) not in (MISSING, None, "")
+    if not named and others and result.items is not None:
+        return others
+    return [(None, collect(op, contract, status_document, answer_url)), *others]
+
+
 def result_read(op: Operation, contract: Contract, url: str) -> Request:
     """Return the read of a result at a URL that `result_url` has let pass. A foreign host gets no credentials."""
     result = contract.result
@@ -217,7 +242,8 @@ def result_read(op: Operation, contract: Contract, url: str) -> Request:
     origin = origin_of(contract.base_url)
     if origin_of(url) != origin:
         return Request(method="GET", url=url, origin=origin, timeout=result.timeout, max_bytes=result.max_size)
-    read = replace(_read(op, contract, url, "GET", result.timeout), max_bytes=result.max_size)
+    read = _read(op, contract, url, "GET", result.timeout)
+    read = replace(read, max_bytes=result.max_size, effectful=result.single_use)
     return read if result.auth == "same_origin" else replace(read, auth=Auth())
 
 

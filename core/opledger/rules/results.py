@@ -9,11 +9,14 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from opledger.rules.contract import Contract, Result
+from opledger.rules.contract import Also, Contract, Result
+from opledger.rules.items import Outcomes
+from opledger.rules.looks import ErrorRows, Fits, Look
+from opledger.rules.model import ItemSummary
 from opledger.rules.records import records
 from opledger.rules.values import MISSING, Pick
 
@@ -47,18 +50,35 @@ class Checker:
     """Looks at one result: make it, `feed` it every byte in order, `finish`.
 
     `status_document` is the status answer that named the result (for JSON Pointers), `headers` those of the answer
-    that brings it, with lower-case names.
+    that brings it, with lower-case names. `outcomes` are told of every record. A `partial` result need not have all
+    records that a whole one has.
     """
 
-    def __init__(self, contract: Contract, status_document: Any | None, headers: Mapping[str, str]) -> None:
-        self._result = contract.result or Result()
+    def __init__(
+        self,
+        contract: Contract,
+        status_document: Any | None,
+        headers: Mapping[str, str],
+        *,
+        outcomes: Outcomes | None = None,
+        also: Also | None = None,
+        partial: bool = False,
+    ) -> None:
+        whole = contract.result or Result()
+        # A further file has no more to show than its form and its items: what is said of the result is not said of it.
+        self._result = whole if also is None else Result(format=whole.format, max_size=whole.max_size)
+        self._partial = partial
         self._document = status_document
         self._headers = headers
         self._wrong: list[str] = []
         self._remarks: list[str] = []
         self._size = 0
         self._sha256 = hashlib.sha256()
-        self._records = records(self._result.format, self._result.error_row_when)
+        self._looks = tuple(_looks(self._result))
+        if outcomes is not None:
+            joins = outcomes.look() if also is None else outcomes.look(also.name, failed=also.failed)
+            self._looks = (*self._looks, joins)
+        self._records = records(self._result.format, self._looks, None if whole.items is None else whole.items.at)
         self._checksum = self._expected_checksum()
         self._digest = hashlib.new(self._checksum[0], usedforsecurity=False) if self._checksum else None
 
@@ -80,6 +100,9 @@ class Checker:
             self._wrong.append(f"the result, read as {self._result.format}: {self._records.broken}")
         self._check_count()
         self._remarks += self._records.notes
+        for look in self._looks:
+            self._wrong += look.problems
+            self._remarks += look.notes
         return Verdict(
             ok=not self._wrong,
             problems=(*self._wrong, *self._remarks),
@@ -165,7 +188,66 @@ class Checker:
         if found is None:
             self._remarks.append("the count was not compared: the records of this result cannot be counted")
         elif found != expected:
-            self._wrong.append(f"the result has {found} records; {self._result.count.text} says {expected}")
+            what = f"the result has {found} records; {self._result.count.text} says {expected}"
+            (self._remarks if self._partial else self._wrong).append(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The verdict over all files of a result. `why` says, where every item failed, what the reason was."""
+
+    ok: bool
+    problems: tuple[str, ...]
+    items: ItemSummary | None = None
+    all_failed: bool = False
+    why: str = ""
+
+
+def judge(
+    contract: Contract,
+    status_document: Any | None,
+    verdicts: Mapping[str, Verdict],
+    files: Sequence[Outcomes],
+    *,
+    partial: bool = False,
+) -> Whole:
+    """Put the verdicts over the files of one result together; "" names the result itself, `files` hold its items.
+
+    What is wrong with the items makes the result invalid, but for a `partial` one, where it is a remark.
+    """
+    wrong: list[str] = []
+    remarks: list[str] = []
+    for name, verdict in verdicts.items():
+        said = [f"{name}: {problem}" if name else problem for problem in verdict.problems]
+        (remarks if verdict.ok else wrong).extend(said)
+    if not files:
+        return Whole(not wrong, (*wrong, *remarks))
+    outcomes = Outcomes.joined(files)
+    (remarks if partial else wrong).extend((*outcomes.problems(), *_total(contract, status_document, outcomes)))
+    remarks += outcomes.notes
+    why = ""
+    all_failed = outcomes.count > 0 and outcomes.failed == outcomes.count
+    if all_failed:
+        reason = outcomes.reason()
+        why = f"all {outcomes.count} items failed" + (f", most of them so: {reason}" if reason else "")
+    return Whole(not wrong, (*wrong, *remarks), outcomes.summary(), all_failed, why)
+
+
+def _total(contract: Contract, document: Any, outcomes: Outcomes) -> list[str]:
+    items = None if contract.result is None else contract.result.items
+    if items is None or items.total is None:
+        return []
+    expected = _whole(items.total.of(document, {}))
+    if expected is None or expected == outcomes.count:
+        return []
+    return [f"the result has {outcomes.count} items; {items.total.text} says {expected}"]
+
+
+def _looks(result: Result) -> Iterator[Look]:
+    if result.error_row_when is not None:
+        yield ErrorRows(result.error_row_when)
+    if result.schema is not None:
+        yield Fits(result.schema, by_record=result.format != "json")
 
 
 def _is_type(given: str, expected: str) -> bool:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from opledger.errors import BodyConflict, UsageError
-from opledger.rules import fingerprint, policy, requests
+from opledger.rules import fingerprint, items, policy, requests
 from opledger.rules.contract import Contract
 from opledger.rules.evidence import Submitted
 from opledger.rules.model import Operation, StoredRequest, to_rfc3339
@@ -122,8 +122,9 @@ def admit(wish: Wish, contract: Contract, *, operation_id: str, trace_id: str, d
     """Make the first event and the request of an operation that may be written down.
 
     Raises UsageError for a body that does not fit the contract, Refused for one that already carries a field which the
-    contract fills in.
+    contract fills in, or that holds two items under one key.
     """
+    items.sent_keys(contract, wish.body)
     mark = fingermarkof(wish, contract)
     idempotency = contract.create.idempotency
     token = None

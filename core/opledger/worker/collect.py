@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from opledger.edges.clock import new_id
-from opledger.errors import Refused
-from opledger.rules import answers, requests
+from opledger.errors import Refused, StoreUnavailable
 from opledger.rules import evidence as e
-from opledger.rules.calls import Answer, Download, Failure, Request
+from opledger.rules import requests
 from opledger.rules.contract import Contract
+from opledger.rules.items import sent_keys
 from opledger.rules.jsontext import dumps as dump_json
-from opledger.rules.model import Action, StoredResult
-from opledger.rules.results import Checker, Verdict
+from opledger.rules.jsontext import loads as load_json
+from opledger.rules.model import StoredFile, StoredResult
+from opledger.rules.partial import ending
+from opledger.rules.results import judge
 from opledger.rules.values import MISSING
+from opledger.worker.fetching import Attempt, Fetched, fetch
 from opledger.worker.hand import Hand
 from opledger.worker.observe import observe
-from opledger.worker.shelve import keep_lease, shelve
+from opledger.worker.shelve import shelve
 
-log = logging.getLogger("opledger.worker")
-
-MOST_HOPS: Final = 5
-"""Most redirects of one result read."""
-
-Outcome = Download | Answer | Failure
+MOST_PROBLEMS: Final = 50
+"""Most problems of one result that are recorded."""
+PROBLEM: Final = 500
+"""Most characters of one of them."""
+WHY: Final = 2000
+"""Most characters of why a result is invalid."""
+PATIENCE: Final = (1.0, 2.0, 4.0)
+"""Seconds between tries to keep what cannot be read again."""
 
 
 async def keep_inline(drive: Hand, content: bytes, content_type: str | None) -> StoredResult:
@@ -44,26 +48,51 @@ async def keep_inline(drive: Hand, content: bytes, content_type: str | None) -> 
 
 
 async def collect(drive: Hand, contract: Contract) -> None:
-    """Do one attempt to collect. Records what came of it; keeps the state where a later attempt may succeed."""
+    """Do one attempt to collect. Records what came of it; keeps the state where a later attempt may succeed.
+
+    What a job left behind that did not succeed is collected in the same way, and attached to it.
+    """
     result = contract.result
     assert result is not None
     # The provider is not asked while there is no place for what it has.
     folder = await asyncio.to_thread(drive.shop.results.temporary)
-    if (result.inline is not None or result.url is not None) and drive.fresh is None:
+    by_status = result.inline is not None or result.url is not None or bool(result.also)
+    if by_status and drive.fresh is None:
         await observe(drive, contract)  # a fresh status answer, recorded like any other
         if drive.released or drive.shop.leaving():
             return  # the read failed, or told of something that ends the collecting
     document, answer_url = drive.fresh if drive.fresh is not None else (None, "")
+    drive.fresh = None
     if result.inline is not None:
         await _collect_inline(drive, contract, document)
         return
+    attempt = Attempt(drive, contract, folder, document, await _sent_keys(drive, contract))
     try:
-        request = requests.collect(drive.op, contract, document, answer_url)
+        parts = requests.collect_parts(drive.op, contract, document, answer_url)
     except Refused as refused:
-        drive.fresh = None
-        await drive.record(e.ResultMissing(call_id=new_id("call"), why=refused.message), "call:none", release=True)
+        missing = ending(drive.op, e.ResultMissing(call_id=new_id("call"), why=refused.message))
+        await drive.record(missing, "call:none", release=True)
         return
-    await _download(drive, contract, request, document, folder)
+    here: dict[str, Fetched] = {}
+    try:
+        for also, request in parts:
+            found = await fetch(attempt, also, request)
+            if found is None:
+                return
+            here["" if also is None else also.name] = found
+        await _store(attempt, here)
+    finally:
+        for found in here.values() if not result.single_use else ():
+            await asyncio.to_thread(found.discard)
+
+
+async def _sent_keys(drive: Hand, contract: Contract) -> frozenset[str] | None:
+    """Return the keys of the items that were sent, where the contract says where they stand."""
+    result = contract.result
+    if result is None or result.items is None or result.items.sent is None:
+        return None
+    stored = await drive.stored_request(contract)
+    return await asyncio.to_thread(lambda: sent_keys(contract, load_json(stored.asked) if stored.asked else None))
 
 
 async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> None:
@@ -71,7 +100,6 @@ async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> Non
     assert result is not None and result.inline is not None
     call_id = new_id("call")
     value = result.inline.of(document, {})
-    drive.fresh = None
     if value is MISSING or value is None:
         why = f"the status answer has nothing at {result.inline.text}"
         await drive.record(e.ResultMissing(call_id=call_id, why=why), f"call:{call_id}", release=True)
@@ -82,115 +110,65 @@ async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> Non
     await drive.record(e.ResultAccepted(call_id=call_id, result=stored), f"call:{call_id}", release=True)
 
 
-async def _download(drive: Hand, contract: Contract, request: Request, document: Any, folder: Path) -> None:
-    hops = 0
-    again = False
-    while True:
-        call_id = new_id("call")
-        outcome, checker = await _fetch(drive, contract, request, document, folder)
-        onward = _redirect(drive, contract, outcome, request) if hops < MOST_HOPS else None
-        if onward is not None:
-            hops += 1
-            request = onward
-            continue
-        if not isinstance(outcome, Download) or outcome.size == 0 or checker is None:
-            await _brought_nothing(drive, contract, outcome, request, call_id)
-            return
-        verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
-        if verdict.checksum_failed and not again:
-            again = True
-            await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
-            why = f"{verdict.problems[0]}; fetched once more"
-            await drive.record(
-                e.ReadFailed(call_id=call_id, status=outcome.status, action=Action.COLLECT, why=why, code="result"),
-                f"call:{call_id}",
-            )
-            continue
-        await _store(drive, outcome, verdict, call_id)
-        return
-
-
-def _redirect(drive: Hand, contract: Contract, outcome: Outcome, request: Request) -> Request | None:
-    """Return where a result read may go on. Only result reads follow, and only where the contract lists the host."""
-    if not isinstance(outcome, Answer) or outcome.status not in (301, 302, 303, 307, 308):
-        return None
-    location = outcome.headers.get("location")
-    if not location:
-        return None
-    try:
-        return requests.result_read(drive.op, contract, requests.result_url(contract, location, request.url))
-    except Refused as refused:
-        log.info("%s: %s", drive.op.operation_id, refused)
-        return None
-
-
-async def _brought_nothing(drive: Hand, contract: Contract, outcome: Outcome, request: Request, call_id: str) -> None:
-    """Record a result read that brought no result: gone, on a host that may not be read, or to be tried again."""
-    drive.fresh = None
-    if isinstance(outcome, Download):
-        await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
-        outcome = Answer(outcome.status, outcome.headers, b"", outcome.answered_at, request.url)
-    location = outcome.headers.get("location") if isinstance(outcome, Answer) else None
-    if location and isinstance(outcome, Answer) and 300 <= outcome.status < 400:
-        try:
-            requests.result_url(contract, location, request.url)
-        except Refused as refused:
-            missing = e.ResultMissing(call_id=call_id, status=outcome.status, why=refused.message)
-            await drive.record(missing, f"call:{call_id}", release=True)
-            return
-    if isinstance(outcome, Failure) and outcome.too_large:
-        why = f"the result is not taken: {outcome.why}"
-        invalid = e.ResultInvalid(call_id=call_id, status=outcome.status, why=why, problems=(why,))
-        await drive.record(invalid, f"call:{call_id}", release=True)
-        return
-    kept = drive.keep(outcome, contract)
-    reading = answers.read_missing_result(
-        outcome, drive.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
+async def _store(attempt: Attempt, here: Mapping[str, Fetched]) -> None:
+    """Judge all files together, keep them, and say so."""
+    drive, partial = attempt.drive, attempt.partial
+    verdicts = {name: found.verdict for name, found in here.items()}
+    outcomes = [found.outcomes for found in here.values() if found.outcomes is not None]
+    whole = await asyncio.to_thread(
+        lambda: judge(attempt.contract, attempt.document, verdicts, outcomes, partial=partial)
     )
-    await drive.settle(reading, call_id, kept, release=True)
-
-
-async def _fetch(
-    drive: Hand, contract: Contract, request: Request, document: Any, folder: Path
-) -> tuple[Outcome, Checker | None]:
-    """Stream the result to a temporary file, renewing the lease while it lasts."""
-    checkers: list[Checker] = []  # made once the headers are known: they say which checksum is to be computed
-
-    def begin(headers: Mapping[str, str]) -> None:
-        checkers.append(Checker(contract, document, headers))
-
-    def feed(chunk: bytes) -> None:
-        checkers[0].feed(chunk)
-
-    await drive.fresh_lease()
-    keeper = asyncio.ensure_future(keep_lease(drive))
-    transfer = asyncio.ensure_future(drive.shop.http.download(request, folder, feed, on_head=begin))
+    first, main = next(iter(here.values())), here.get("")
     try:
-        await asyncio.wait({keeper, transfer}, return_when=asyncio.FIRST_COMPLETED)
-        if not transfer.done():
-            transfer.cancel()
-            await asyncio.wait({transfer})
-            await keeper  # raises Dropped: the lease went while the transfer ran
-        return transfer.result(), checkers[0] if checkers else None
-    finally:
-        keeper.cancel()
-        transfer.cancel()
-        await asyncio.gather(keeper, transfer, return_exceptions=True)
-
-
-async def _store(drive: Hand, download: Download, verdict: Verdict, call_id: str) -> None:
-    drive.fresh = None
-    location = await shelve(drive, Path(download.path), _suffix(verdict.content_type))
+        places = {name: await _keep(attempt, name, found) for name, found in here.items()}
+    except StoreUnavailable as error:
+        if not attempt.single_use or drive.held.lost:
+            raise
+        why = f"it was read, which can be done only once, and not kept ({error.message})"
+        why = f"{why}; the only copy is {first.download.path} on the machine of {drive.shop.name}, for a few hours"
+        missing = e.ResultMissing(call_id=first.call_id, status=first.download.status, why=why)
+        await drive.record(missing, f"call:{first.call_id}", release=True)
+        return
     stored = StoredResult(
-        location, verdict.size, verdict.sha256, verdict.content_type, validated=verdict.ok, problems=verdict.problems
+        places.get(""),
+        0 if main is None else main.verdict.size,
+        None if main is None else main.verdict.sha256,
+        None if main is None else main.verdict.content_type,
+        validated=whole.ok,
+        problems=tuple(problem[:PROBLEM] for problem in whole.problems[:MOST_PROBLEMS]),
+        items=whole.items,
+        also=tuple(
+            StoredFile(name, places[name], one.verdict.size, one.verdict.sha256, one.verdict.content_type)
+            for name, one in here.items()
+            if name
+        ),
     )
-    facts: dict[str, Any] = {"call_id": call_id, "status": download.status, "result": stored}
+    facts: dict[str, Any] = {"call_id": first.call_id, "status": first.download.status, "result": stored}
+    facts["notes"] = tuple(
+        f"{name}: read by {one.call_id}, status {one.download.status}" for name, one in here.items() if one is not first
+    )
     evidence: e.Evidence
-    if verdict.ok:
-        evidence = e.ResultAccepted(**facts)
+    if partial:
+        evidence = e.PartialAttached(**facts)
+    elif not whole.ok:
+        evidence = e.ResultInvalid(**facts, why="; ".join(stored.problems)[:WHY], problems=stored.problems)
+    elif whole.all_failed:
+        evidence = e.ResultAllItemsFailed(**facts, why=drive.shop.redactor().mask_text(whole.why))
     else:
-        evidence = e.ResultInvalid(**facts, why="; ".join(verdict.problems), problems=verdict.problems)
-    await drive.record(evidence, f"call:{call_id}", release=True)
+        evidence = e.ResultAccepted(**facts)
+    await drive.record(evidence, f"call:{first.call_id}", release=True)
+
+
+async def _keep(attempt: Attempt, name: str, found: Fetched) -> str:
+    """Bring a file to the store. One that cannot be read again is worth some patience where the store fails."""
+    suffix = (f".{name}" if name else "") + _suffix(found.verdict.content_type)
+    path = Path(found.download.path)
+    for pause in PATIENCE if attempt.single_use else ():
+        try:
+            return await shelve(attempt.drive, path, suffix, only_copy=True)
+        except StoreUnavailable:
+            await asyncio.sleep(pause)
+    return await shelve(attempt.drive, path, suffix, only_copy=attempt.single_use)
 
 
 _SUFFIXES: Final = {

@@ -34,14 +34,14 @@ succeeded = ["done"]
 def keys(source: str, **environment: str) -> list[str]:
     """The keys of everything that is wrong."""
     with pytest.raises(ContractInvalid) as caught:
-        parse(source, environment=environment)
+        parse(source, environment=environment, beside=lambda _: "{}")
     return [problem.key for problem in caught.value.problems]
 
 
 def test_the_documented_example_fails_only_for_what_is_not_driven_yet() -> None:
     """What cannot be driven must be named, all of it, and nothing else of the documented format may be refused."""
     with pytest.raises(ContractInvalid) as caught:
-        parse(EXAMPLE, environment={})
+        parse(EXAMPLE, environment={}, beside=lambda _: "{}")
     assert [problem.key for problem in caught.value.problems] == NOT_DRIVEN
     assert all("cannot be driven by this version yet" in problem.message for problem in caught.value.problems)
 
@@ -124,11 +124,11 @@ LATER = [
     ("resume", '[resume]\nmethod = "POST"\npath = "/jobs/{job_id}/retry"\n'),
     ("result.single_use", '[result]\nurl = "/u"\nsingle_use = true\n'),
     ("result.auth", '[result]\nurl = "/u"\nauth = { kind = "bearer", secret = "env:X" }\n'),
-    ("result.schema", '[result]\nurl = "/u"\nschema = "x.json"\n'),
+    ("result.schema", '[result]\nurl = "/u"\nformat = "json"\nschema = "x.json"\n'),
     ("result.also", '[result]\nurl = "/u"\nalso = [{ name = "errors", url = "/e", optional = true }]\n'),
-    ("result.error_row_when", '[result]\nurl = "/u"\nerror_row_when = \'row.error != ""\'\n'),
+    ("result.error_row_when", '[result]\nurl = "/u"\nformat = "csv"\nerror_row_when = \'row.error != ""\'\n'),
     ("result.collect_in", '[result]\nurl = "/u"\ncollect_in = ["succeeded", "cancelled"]\n'),
-    ("result.items", '[result]\nurl = "/u"\n[result.items]\nid = "/id"\n'),
+    ("result.items", '[result]\nurl = "/u"\nformat = "jsonl"\n[result.items]\nid = "/id"\n'),
 ]
 
 

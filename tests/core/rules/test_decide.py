@@ -148,7 +148,7 @@ def test_the_question_counts_the_approvals_that_are_missing() -> None:
         (State.RECONCILIATION, Action.RECONCILE, "Inconclusive", State.CREATE_UNKNOWN),
         (State.CANCEL_REQUESTED, Action.CANCEL, "CallLost", State.CANCELLING),
         (State.CANCELLING, Action.CANCEL, "CallLost", State.CANCELLING),
-        (State.RESULT_COLLECTING, Action.COLLECT, "CallLost", State.RESULT_COLLECTING),
+        (State.RESULT_COLLECTING, Action.COLLECT, "ResultMissing", State.RESULT_UNAVAILABLE),
     ],
 )
 @pytest.mark.parametrize("late", [timedelta(0), timedelta(days=30)], ids=["at once", "after every deadline"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from opledger.rules import records as module
 from opledger.rules.contract import ResultFormat
+from opledger.rules.looks import ErrorRows
 from opledger.rules.records import Records, records
 from opledger.rules.values import Condition
 
@@ -19,12 +20,16 @@ ODD = st.text(st.sampled_from(list('ab,;"\n\r\t|{}[]1 \\eé\ufeff')), max_size=6
 
 
 def read(form: ResultFormat | None, data: bytes, cuts: list[int] | None = None, row: str | None = None) -> Records:
-    """Feed data cut at the given places."""
-    reader = records(form, None if row is None else Condition.parse(row, frozenset({"row"})))
+    """Feed data cut at the given places, and look for rows that carry an error."""
+    looks = () if row is None else (ErrorRows(Condition.parse(row, frozenset({"row"}))),)
+    reader = records(form, looks)
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts or []), len(data)]
     for begin, end in itertools.pairwise(places):
         reader.feed(data[begin:end])
     reader.finish()
+    for look in looks:
+        reader.broken = reader.broken or next(iter(look.problems), None)
+        reader.notes += look.notes
     return reader
 
 
@@ -52,7 +57,7 @@ def test_the_cuts_between_chunks_mean_nothing(
 def test_csv_rows_are_those_of_the_csv_module(text: str) -> None:
     """People will open the file with such a reader and compare our count."""
     rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=",") if row]
-    reader = records("csv", None)
+    reader = records("csv")
     reader.feed(text.encode())
     reader.finish()
     if reader.broken is None:  # the csv module is silent about a quote that is never closed
@@ -169,10 +174,11 @@ def test_what_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_LINE", 20)
     monkeypatch.setattr(module, "MAX_JSON", 20)
     for form in FORMATS:
-        reader = records(form, Condition.parse("row == 1", frozenset({"row"})))
+        reader = records(form, (ErrorRows(Condition.parse("row == 1", frozenset({"row"}))),))
         for _ in range(100):
             reader.feed(b'"' + b"x" * 50)
             assert sum(map(len, getattr(reader, "_pieces", []))) <= 20
+            assert len(getattr(reader, "_data", b"")) <= 20
         reader.finish()
     assert seen(read("jsonl", b"1\n" + b"2" * 21 + b"\n3\n")) == (
         None, 3, ["line 2 is longer than 20 bytes and was not looked into"],
@@ -180,6 +186,10 @@ def test_what_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen(read("csv", b"a\n" + b"2" * 21 + b"\n3\n"))[1:] == (
         None, ["line 2 is longer than 20 bytes; the rows were not counted"],
     )  # fmt: skip
-    assert seen(read("json", b"1" * 21)) == (None, None, ["the JSON is larger than 20 bytes and was not looked into"])
+    assert seen(read("json", b"1" * 21)) == (
+        None,
+        None,
+        ["the JSON is larger than 20 bytes or 400000 values and was not looked into"],
+    )
     quoted = read("csv", b'a\n"' + b"xxxxxxxx\n" * 9 + b'"\n', row='row.a == "never"')
     assert seen(quoted) == (None, 1, ["row 1 has more in it than is looked into"])

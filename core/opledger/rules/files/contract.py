@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -35,6 +35,8 @@ from opledger.rules.files.scope import Scope
 from opledger.rules.values import Template
 
 NONE: Final = "none"
+FILE: Final = "file:"
+"""What the names of files begin with among the environment values that a contract used; no variable is named so."""
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -53,16 +55,24 @@ class ContractInvalid(ConfigWrong):
         self.problems = problems
 
 
-def parse(source: str, *, name_hint: str = "<contract>", environment: Mapping[str, str]) -> Contract:
+def parse(
+    source: str,
+    *,
+    name_hint: str = "<contract>",
+    environment: Mapping[str, str],
+    beside: Callable[[str], str] | None = None,
+) -> Contract:
     """Read a contract.
 
     `environment` fills ``${NAME}`` and ``${NAME:-default}`` in base_url and [var]; a variable that is empty counts as
-    not set. `name_hint` is what messages call the file. Raises ContractInvalid with all problems.
+    not set. `beside` reads a file that lies beside the contract, and raises ValueError where there is none; without it,
+    what was read before is taken from the environment, where it is kept. `name_hint` is what messages call the file.
+    Raises ContractInvalid with all problems.
     """
     parsed, problems = document(source)
     if parsed is None:
         raise ContractInvalid(name_hint, problems.all())
-    settings = _Environment(environment)
+    settings = _Environment(environment, beside)
     contract = _contract(Table(parsed, (), problems), settings, source)
     not_yet.check(parsed, problems)
     checks.check(contract, parsed, problems)
@@ -83,7 +93,19 @@ class _Environment:
     """Fills variables in and keeps what it used."""
 
     values: Mapping[str, str]
+    beside: Callable[[str], str] | None = None
     used: dict[str, str] = field(default_factory=dict)
+
+    def file(self, name: str) -> str:
+        """Return the text of a file beside the contract. It is pinned with the contract, like a variable."""
+        key = f"{FILE}{name}"
+        if self.beside is not None:
+            self.used[key] = self.beside(name)
+        elif key in self.values:
+            self.used[key] = self.values[key]
+        else:
+            raise Unfit(f"names the file {name}, which is not beside this contract")
+        return self.used[key]
 
     def fill(self, raw: Any) -> str:
         """Convert a text with ``${NAME}`` in it. Raises ValueError for a variable without a value."""
@@ -137,7 +159,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
         status=_status(root, scope),
         poll=calls.poll(root.table("poll")),
         cancel=_cancel(root, scope),
-        result=_result(root, scope),
+        result=_result(root, scope, environment),
         webhook=None if (table := root.table("webhook")) is None else webhooks.webhook(table),
         deadlines=_deadlines(root.table("deadlines")),
         limits=_limits(root.table("limits")),
@@ -195,11 +217,11 @@ def _cancel(root: Table, scope: Scope) -> Cancel | None:
     return None if table is None else calls.cancel(table, scope)
 
 
-def _result(root: Table, scope: Scope) -> Result | None:
+def _result(root: Table, scope: Scope, environment: _Environment) -> Result | None:
     if isinstance(root.data.get("result"), str):
         return root.value("result", None, _result_word)
     table = root.table("result")
-    return None if table is None else results.result(table, scope)
+    return None if table is None else results.result(table, scope, environment.file)
 
 
 def _result_word(raw: str) -> Result | None:

@@ -1,15 +1,18 @@
-"""Reading the parts of a contract that say where a result is and how it is announced."""
+"""Reading the part of a contract that says where a result is."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, Literal, cast, get_args
 
-from opledger.rules.contract import Result, ResultFormat
+from opledger.rules.contract import Also, Items, Result, ResultFormat
 from opledger.rules.files import converters as v
 from opledger.rules.files.calls import auth
 from opledger.rules.files.reader import Table, Unfit
 from opledger.rules.files.scope import JOB, Scope
+from opledger.rules.model import Means
+from opledger.rules.schemas import Schema
 from opledger.rules.values import Pick
 
 ALGORITHMS: Final = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
@@ -18,6 +21,7 @@ MEANS_WITH_RESULT: Final = ("succeeded", "failed", "cancelled", "expired")
 
 _TELLS_ITSELF: Final = frozenset({"content-digest", "repr-digest", "digest"})  # the value names its algorithm
 _ROW: Final = frozenset({"row"})
+_FILE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 def inline(raw: str) -> Result:
@@ -26,7 +30,11 @@ def inline(raw: str) -> Result:
     return Result(inline=pointer)
 
 
-def result(table: Table, scope: Scope) -> Result:
+Beside = Callable[[str], str]
+"""Reads a file that lies beside the contract. Raises ValueError where there is none."""
+
+
+def result(table: Table, scope: Scope, beside: Beside) -> Result:
     """Read the ``[result]`` table."""
     default = Result()
     if "url" in table.data and "path" in table.data:
@@ -49,31 +57,78 @@ def result(table: Table, scope: Scope) -> Result:
         count=table.value("count", None, v.pick),
         strict=table.value("strict", default.strict, v.flag),
         format=cast("ResultFormat | None", table.value("format", None, v.one_of(*get_args(ResultFormat)))),
+        schema=table.value("schema", None, _schema(beside)),
         error_row_when=table.value("error_row_when", None, v.condition(_ROW)),
+        single_use=table.value("single_use", default.single_use, v.flag),
+        also=tuple(_also(inner) for inner in table.tables("also")),
+        collect_in=frozenset(map(Means, table.values("collect_in", ("succeeded",), v.one_of(*MEANS_WITH_RESULT)))),
+        items=_items(table.table("items")),
     )
-    _not_yet(table)
+    _fit_together(table, read)
     table.done()
     return read
 
 
-def _not_yet(table: Table) -> None:
-    """Read what no version drives yet, only to find what is wrong in it."""
-    table.value("single_use", False, v.flag)
-    table.value("schema", None, v.text)
-    table.values("collect_in", (), v.one_of(*MEANS_WITH_RESULT))
-    for also in table.tables("also"):
-        also.require("name", "url")
-        also.value("name", None, v.name)
-        also.value("url", None, v.pointer)
-        also.value("optional", None, v.flag)
-        also.done()
-    items = table.table("items")
-    if items is not None:
-        items.require("id")
-        items.value("id", None, v.pointer)
-        items.value("failed_when", None, v.condition(v.ITEM_NAMES))
-        items.value("total", None, v.pick)
-        items.done()
+def _schema(beside: Beside) -> Callable[[Any], Schema]:
+    def convert(raw: Any) -> Schema:
+        name = v.text(raw)
+        if not _FILE.fullmatch(name):
+            raise Unfit("must be the name of a file beside the contract, such as reports.schema.json")
+        return Schema.parse(beside(name), name)
+
+    return convert
+
+
+def _also(table: Table) -> Also:
+    table.require("name", "url")
+    read = Also(
+        name=table.value("name", "also", v.name),
+        url=table.value("url", Pick.parse("/"), v.pointer),
+        optional=table.value("optional", False, v.flag),
+        failed=table.value("failed", False, v.flag),
+    )
+    table.done()
+    return read
+
+
+def _items(table: Table | None) -> Items | None:
+    if table is None:
+        return None
+    table.require("id")
+    read = Items(
+        id=table.value("id", Pick.parse("/"), v.pointer),
+        at=table.value("at", None, v.pointer),
+        failed_when=table.value("failed_when", None, v.condition(v.ITEM_NAMES)),
+        reason=table.value("reason", None, v.pointer),
+        total=table.value("total", None, v.pointer),
+        sent=table.value("sent", None, v.pointer),
+        sent_id=table.value("sent_id", None, v.pointer),
+    )
+    if "sent_id" in table.data and "sent" not in table.data:
+        table.problem("sent_id", "has no meaning without sent")
+    table.done()
+    return read
+
+
+def _fit_together(table: Table, read: Result) -> None:
+    """Note what cannot stand beside each other."""
+    looked_into = ("json", "jsonl", "csv")
+    for key in ("error_row_when", "items", "schema"):
+        if key in table.data and read.format not in looked_into and not table.problems.touches(*table.path, "format"):
+            table.problem(key, f"needs a format that can be looked into: {', '.join(looked_into)}")
+    if read.items is not None and read.items.at is not None and read.format != "json":
+        table.problem("items", 'has "at", which only format = "json" can have')
+    names = [also.name for also in read.also]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        table.problem("also", f"has {name!r} twice")
+    if read.single_use and read.also:
+        table.problem(
+            "single_use", "cannot stand beside also: of several files that can be read once, one could be lost"
+        )
+    if read.single_use and read.collect_in != Result().collect_in:
+        table.problem("collect_in", "must be succeeded alone where the result can be read only once")
+    if Means.SUCCEEDED not in read.collect_in and "collect_in" in table.data:
+        table.problem("collect_in", "must have succeeded in it")
 
 
 def _auth(table: Table) -> Literal["same_origin", "none"]:
@@ -97,35 +152,3 @@ def _algorithm(table: Table, checksum: Pick | None) -> str | None:
     if found is None and not table.problems.touches(*table.path, "checksum_algorithm"):
         table.problem("checksum", "does not tell its algorithm; add checksum_algorithm")
     return found.group().replace("-", "") if found else None
-
-
-def webhook(table: Table) -> None:
-    """Read ``[webhook]``, only to find what is wrong in it: no version receives deliveries yet."""
-    table.require("scheme")
-    scheme = table.value("scheme", "none", v.one_of("standard", "hmac", "ed25519", "static_header", "none"))
-    if scheme != "none":
-        table.require("secret")
-    if scheme == "hmac":
-        table.require("signature", "signed")
-    table.values("secret", (), v.secret)
-    table.value("signature", None, v.pick)
-    table.value("signed", None, _signed)
-    table.value("digest", None, v.one_of("sha1", "sha256", "sha384", "sha512"))
-    table.value("encoding", None, v.one_of("hex", "base64"))
-    table.value("timestamp", None, v.pick)
-    table.value("tolerance", None, v.duration)
-    table.value("event_id", None, v.pick)
-    table.value("job_id", None, v.pick)
-    table.value("token", None, v.pick)
-    table.done()
-
-
-def _signed(raw: Any) -> str:
-    """What is signed: a text over ``{id}``, ``{timestamp}`` and ``{body}``; the body must be under the signature."""
-    found = v.text(raw)
-    stray = set(re.findall(r"\{([^{}]*)\}", found)) - {"id", "timestamp", "body"}
-    if stray:
-        raise Unfit(f"uses {{{min(stray)}}}; there are {{id}}, {{timestamp}} and {{body}}")
-    if "{body}" not in found:
-        raise Unfit("must have {body} in it: a body that is not signed proves nothing")
-    return found

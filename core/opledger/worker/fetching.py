@@ -1,0 +1,256 @@
+"""Fetching one file of a result: followed where it may be, gone on with where it broke off, checked while it streams.
+
+A result that can be read only once is read under a permit, and once: whatever becomes of that read, it is not repeated
+unless the provider said that it had nothing to give yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from opledger.edges.clock import new_id
+from opledger.edges.streams import Interrupted, Rest
+from opledger.errors import Refused
+from opledger.rules import answers, partial, requests
+from opledger.rules import evidence as e
+from opledger.rules.calls import Answer, Download, Failure, Fate, Request
+from opledger.rules.contract import Also, Contract
+from opledger.rules.items import Outcomes
+from opledger.rules.model import TERMINAL, Action
+from opledger.rules.pages import context
+from opledger.rules.results import Checker, Verdict
+from opledger.worker.hand import Hand
+from opledger.worker.shelve import keep_lease
+
+log = logging.getLogger("opledger.worker")
+
+MOST_HOPS: Final = 5
+"""Most redirects of one result read."""
+MOST_RESUMES: Final = 20
+"""Most times that one transfer is gone on with after it broke off."""
+
+Outcome = Download | Answer | Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to collect. `document` is the status answer that named the result, `sent` the keys of its items."""
+
+    drive: Hand
+    contract: Contract
+    folder: Path
+    document: Any
+    sent: frozenset[str] | None = None
+
+    @property
+    def partial(self) -> bool:
+        """True for the output of a job that did not succeed."""
+        return self.drive.op.state in TERMINAL
+
+    @property
+    def single_use(self) -> bool:
+        """True where the result can be read only once."""
+        return self.contract.result is not None and self.contract.result.single_use
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A file that is here, whole, and what was found in it."""
+
+    download: Download
+    verdict: Verdict
+    call_id: str
+    outcomes: Outcomes | None = None
+
+    def discard(self) -> None:
+        """Remove the file, if it was not moved away."""
+        Path(self.download.path).unlink(missing_ok=True)
+
+
+@dataclass(slots=True)
+class _Way:
+    """Where the fetching of one file stands."""
+
+    attempt: Attempt
+    also: Also | None
+    request: Request
+    ends: float  #: when the attempt is over, on the monotonic clock
+    hops: int = 0
+    resumes: int = 0
+    checked_again: bool = False
+    rest: Rest | None = None
+    checkers: list[tuple[Checker, Outcomes | None]] = field(default_factory=list)
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """Make what checks the file. The headers say which checksum is to be computed."""
+        contract, drive = self.attempt.contract, self.attempt.drive
+        items = None if contract.result is None else contract.result.items
+        outcomes = None if items is None else Outcomes(items, self.attempt.sent, context(drive.op))
+        checker = Checker(
+            contract,
+            self.attempt.document,
+            headers,
+            outcomes=outcomes,
+            also=self.also,
+            partial=self.attempt.partial,
+        )
+        self.checkers.append((checker, outcomes))
+
+    def feed(self, chunk: bytes) -> None:
+        """Check the next bytes."""
+        self.checkers[-1][0].feed(chunk)
+
+
+async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetched | None:
+    """Fetch one file. Returns None, once that is recorded, where the attempt ends without it."""
+    clock = attempt.drive.shop.clock
+    way = _Way(attempt, also, request, clock.monotonic() + request.timeout.total_seconds())
+    try:
+        while True:
+            call_id = await _call_id(way)
+            outcome = await _transfer(way)
+            if await _goes_on(way, outcome, call_id):
+                continue
+            if isinstance(outcome, Download) and (outcome.size or also is not None):
+                found = await _found(way, outcome, call_id)
+                if found is None:
+                    continue
+                return found
+            await _brought_nothing(way, outcome, call_id)
+            return None
+    finally:
+        if way.rest is not None:
+            await way.rest.sink.discard()
+
+
+async def _call_id(way: _Way) -> str:
+    """Name the call that follows; where it can be made only once, commit its permit first."""
+    if not way.attempt.single_use:
+        return new_id("call")
+    _, call_id = await way.attempt.drive.permitted(Action.COLLECT, way.request)
+    return call_id
+
+
+async def _transfer(way: _Way) -> Outcome:
+    """Stream to a temporary file, renewing the lease while it lasts."""
+    drive, rest = way.attempt.drive, way.rest
+    await drive.fresh_lease()
+    left = max(way.ends - drive.shop.clock.monotonic(), 0.001)
+    request = replace(way.request, timeout=min(way.request.timeout, timedelta(seconds=left)))
+    way.rest = None  # from here on the transfer owns it
+    keeper = asyncio.ensure_future(keep_lease(drive))
+    transfer = asyncio.ensure_future(
+        drive.shop.http.download(request, way.attempt.folder, way.feed, on_head=way.begin, rest=rest)
+    )
+    try:
+        await asyncio.wait({keeper, transfer}, return_when=asyncio.FIRST_COMPLETED)
+        if not transfer.done():
+            transfer.cancel()
+            await asyncio.wait({transfer})
+            await keeper  # raises Dropped: the lease went while the transfer ran
+        return transfer.result()
+    finally:
+        keeper.cancel()
+        transfer.cancel()
+        await asyncio.gather(keeper, transfer, return_exceptions=True)
+
+
+async def _goes_on(way: _Way, outcome: Outcome, call_id: str) -> bool:
+    """Tell whether there is another call to make at once: behind a redirect, or for the rest of a transfer."""
+    if isinstance(outcome, Interrupted) and outcome.rest is not None:
+        way.rest = outcome.rest
+        if way.attempt.single_use or way.resumes >= MOST_RESUMES:
+            return False
+        way.resumes += 1
+        await _failed(way, outcome, call_id, f"{outcome.why}; {outcome.rest.received} bytes are here, the rest follows")
+        return True
+    onward = _redirect(way, outcome) if way.hops < MOST_HOPS else None
+    if onward is None:
+        return False
+    if way.attempt.single_use:
+        await _failed(way, outcome, call_id, "redirected; the result is read where that leads")
+    way.hops += 1
+    way.request = onward
+    return True
+
+
+async def _failed(way: _Way, outcome: Outcome, call_id: str, why: str) -> None:
+    """Record a call that did not bring the file, while the attempt goes on."""
+    failed = e.ReadFailed(call_id=call_id, status=outcome.status, action=Action.COLLECT, why=why, code="result")
+    await way.attempt.drive.record(failed, f"call:{call_id}")
+
+
+def _redirect(way: _Way, outcome: Outcome) -> Request | None:
+    """Return where a result read may go on. Only result reads follow, and only where the contract lists the host."""
+    drive, contract = way.attempt.drive, way.attempt.contract
+    if not isinstance(outcome, Answer) or outcome.status not in (301, 302, 303, 307, 308):
+        return None
+    location = outcome.headers.get("location")
+    if not location:
+        return None
+    try:
+        return requests.result_read(drive.op, contract, requests.result_url(contract, location, way.request.url))
+    except Refused as refused:
+        log.info("%s: %s", drive.op.operation_id, refused)
+        return None
+
+
+async def _found(way: _Way, download: Download, call_id: str) -> Fetched | None:
+    """Judge a file that is here. Returns None where its checksum is wrong, once: that looks like a broken transfer."""
+    checker, outcomes = way.checkers[-1]
+    verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
+    if verdict.checksum_failed and not way.checked_again and not way.attempt.single_use:
+        way.checked_again = True
+        await asyncio.to_thread(Path(download.path).unlink, missing_ok=True)
+        await _failed(way, download, call_id, f"{verdict.problems[0]}; fetched once more")
+        return None
+    return Fetched(download, verdict, call_id, outcomes)
+
+
+async def _brought_nothing(way: _Way, outcome: Outcome, call_id: str) -> None:
+    """Record a result read that brought no result: gone, on a host that may not be read, or to be tried again."""
+    drive, contract = way.attempt.drive, way.attempt.contract
+    if isinstance(outcome, Download):
+        await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
+        outcome = Answer(outcome.status, outcome.headers, b"", outcome.answered_at, way.request.url)
+    ended = _for_good(way, outcome, call_id)
+    if ended is not None:
+        await drive.record(partial.ending(drive.op, ended), f"call:{call_id}", release=True)
+        return
+    kept = drive.keep(outcome, contract)
+    reading = answers.read_missing_result(
+        outcome, drive.op, contract, call_id=call_id, answer=kept.sha256 if kept else None
+    )
+    reading = replace(reading, evidence=partial.ending(drive.op, reading.evidence))
+    await drive.settle(reading, call_id, kept, release=True)
+
+
+def _for_good(way: _Way, outcome: Outcome, call_id: str) -> e.Evidence | None:
+    """Return what ends the collecting, where no further try could bring anything else."""
+    if isinstance(outcome, Failure) and outcome.too_large:
+        why = f"the result is not taken: {outcome.why}"
+        return e.ResultInvalid(call_id=call_id, status=outcome.status, why=why, problems=(why,))
+    location = outcome.headers.get("location") if isinstance(outcome, Answer) else None
+    if location and isinstance(outcome, Answer) and 300 <= outcome.status < 400:
+        try:
+            requests.result_url(way.attempt.contract, location, way.request.url)
+        except Refused as refused:
+            return e.ResultMissing(call_id=call_id, status=outcome.status, why=refused.message)
+    if way.attempt.single_use and _may_be_used_up(outcome):
+        why = outcome.why if isinstance(outcome, Failure) else f"it brought nothing (status {outcome.status})"
+        lost = f"the result can be read only once, and that read is lost: {why}"
+        return e.ResultMissing(call_id=call_id, status=outcome.status, why=lost)
+    return None
+
+
+def _may_be_used_up(outcome: Outcome) -> bool:
+    """Tell whether a read that brought nothing may have been the only one there is."""
+    if isinstance(outcome, Failure):
+        return outcome.fate is not Fate.NOT_DELIVERED
+    return outcome.status >= 500 or (outcome.status < 300 and outcome.status != 202)
