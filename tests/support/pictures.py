@@ -12,7 +12,7 @@ import io
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ from opledger_console.widgets.listing import Listing
 SIZE: Final = 15
 """Pixels of the letters: a cell is 9 wide then, to a thirtieth of a pixel."""
 
-COLOURS: Final = 64
+COLOURS: Final = 192
 """Colours that a picture may have: those that cover most of it, as they are; others become the nearest of them."""
 
 SEED: Final = 7
@@ -219,15 +219,17 @@ class Album:
         assert found, f"the play brought no operation to {' or '.join(states)}"
         return found[0]
 
-    async def more(self, pilot: Pilot[Any]) -> None:
+    async def more(self, pilot: Pilot[Any], among: Collection[str] = STEADY, seconds: float = 2.5) -> None:
         """Let agents submit some jobs that take their time, so that something is under way, and wait until it is."""
         self._batch += 1
-        jobs = [(name, body) for name, body in plan(self._batch, COUNT) if name in STEADY]
+        jobs = [(name, body) for name, body in plan(self._batch, COUNT) if name in among]
         for place, (name, body) in enumerate(jobs[:MORE]):
             does = f"the provider {PERSONALITIES[name].does}"
             agent = AGENTS[place % len(AGENTS)]
-            self.acts._submit(contract_name(PERSONALITIES[name].flavour), {**body, "_polls": 3 + 4 * place}, agent, does)
-        await pilot.pause(2.5)
+            self.acts._submit(
+                contract_name(PERSONALITIES[name].flavour), {**body, "_polls": 3 + 4 * place}, agent, does
+            )
+        await pilot.pause(seconds)
 
     def desk(self) -> Desk:
         """A desk as ana's, one of the two who approve."""
@@ -318,6 +320,9 @@ async def one_operation(album: Album) -> None:
 
 async def screens(album: Album) -> None:
     """The other screens, from one to the next."""
+    async with album.open("tail") as pilot:
+        await album.more(pilot, PERSONALITIES, 1.2)
+        album.shoot(pilot, "tail")
     async with album.open("operations") as pilot:
         await album.more(pilot)
         album.shoot(pilot, "operations")
@@ -327,9 +332,6 @@ async def screens(album: Album) -> None:
         await pilot.pause(1.5)  # figures are counted over the first moments
         await settled(pilot)
         album.shoot(pilot, "providers")
-        await go(pilot, "5")
-        await album.more(pilot)
-        album.shoot(pilot, "tail")
     async with album.open("operations", (200, 60)) as pilot:
         await album.more(pilot)
         album.shoot(pilot, "operations-200x60")
