@@ -34,6 +34,7 @@ from opledger.cli import (
     providers,
     running,
     submitting,
+    webhooks,
 )
 from opledger.cli.frame import DbFlag, DebugFlag, Flags, JsonFlag, PipeClosed, Run, hush
 
@@ -83,7 +84,19 @@ def root(
         raise typer.Exit(USAGE)
 
 
-for part in (submitting, looking, deciding, escalations, running, contracts, providers, databases, health, keys):
+for part in (
+    submitting,
+    looking,
+    deciding,
+    escalations,
+    running,
+    contracts,
+    providers,
+    databases,
+    health,
+    keys,
+    webhooks,
+):
     part.add_to(app)
 
 

@@ -12,10 +12,16 @@ from opledger import config
 from opledger.errors import ConfigWrong
 from opledger.rules.files.settings import notice_targets
 from opledger.rules.model import to_rfc3339
+from opledger.rules.webhooks import Kind
 from opledger.store import Store
+from opledger.store.deliveries import Refused
 
 ALIVE: Final = timedelta(seconds=10)
 """A worker whose last heartbeat is older counts as gone (it beats every two seconds)."""
+
+ALARMING: Final = frozenset({Kind.SIGNATURE.value, Kind.WRONG_TENANT.value})
+RECENT: Final = timedelta(hours=1)
+"""A wrong delivery this long ago is still somebody's business."""
 
 LATE: Final = timedelta(seconds=5)
 SKEW: Final = timedelta(seconds=5)
@@ -44,7 +50,33 @@ def checks(store: Store, settings: config.Settings, now: datetime) -> tuple[Chec
         *_contracts(settings),
         *_workers(store, now),
         *_notices(store, settings),
+        *_webhooks(store, now),
     )
+
+
+def _webhooks(store: Store, now: datetime) -> Iterator[Check]:
+    """Say what was refused at the door, and what waits behind it; nothing where no webhook ever came."""
+    refused: dict[str, list[Refused]] = {}
+    for one in store.refusals():
+        refused.setdefault(one.contract, []).append(one)
+    parked = store.parked_counts()
+    for contract in sorted({*refused, *parked}):
+        counted = refused.get(contract, [])
+        said = []
+        if counted:
+            kinds = ", ".join(f"{one.times} {one.kind}" for one in counted)
+            said.append(f"refused since {to_rfc3339(min(one.first_at for one in counted))}: {kinds}")
+        if contract in parked:
+            count, oldest = parked[contract]
+            said.append(f"{count} match no operation yet, the oldest came at {to_rfc3339(oldest)}")
+        alarming = [one for one in counted if one.kind in ALARMING and now - one.last_at < RECENT]
+        if alarming:
+            last = to_rfc3339(max(one.last_at for one in alarming))
+            said.append(
+                f"the last wrong one came at {last}: compare the secret on both sides, or find out who sends it"
+            )
+        name = f"webhooks of {contract}" if contract else "webhooks"
+        yield Check(name, not alarming, "; ".join(said))
 
 
 def _clocks(store: Store, now: datetime) -> Iterator[Check]:

@@ -30,8 +30,9 @@ from opledger.store import encoding, recording
 from opledger.store.encoding import from_micros, to_micros
 from opledger.store.statements import Prepared, Recipe, Tongue, Tx
 from opledger.store.tables import DELIVERY, OPERATION, REFUSAL
-from opledger.store.values import Recorded, Write
+from opledger.store.values import Answer, Recorded, Write
 
+JSON: Final = "application/json"
 SWEPT: Final = 2_000
 """Most rows that one sweep removes: a sweep holds nobody up."""
 
@@ -58,8 +59,7 @@ class Incoming:
     event_type: str | None
     job_id: str | None
     token: str | None
-    body: bytes  #: sanitised
-    body_sha256: str  #: over `body`
+    answer: Answer  #: the body as it is kept
     matches: tuple[Match, ...] = ()
 
 
@@ -76,7 +76,7 @@ class Parked:
     """A delivery that waits, and an operation that it is about by now."""
 
     delivery: KeptDelivery
-    body: bytes
+    answer: Answer
     operation_id: str
 
 
@@ -93,7 +93,8 @@ class KeptDelivery:
     token: str | None
     operation_id: str | None
     matched_at: datetime | None
-    body_sha256: str
+    size: int  #: bytes that came
+    body_sha256: str  #: of the body as it is kept: by this an answer is found once it has matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ def take(tx: Tx, incoming: Sequence[Incoming]) -> list[Taken]:
         (
             one.delivery_id, encoding.text(one.contract), encoding.text(one.key), to_micros(one.received_at),
             encoding.text(one.event_type), encoding.text(one.job_id), encoding.text(one.token), None, None,
-            bytes.fromhex(one.body_sha256), one.body,
+            one.answer.size, bytes.fromhex(one.answer.sha256), one.answer.body,
         )
         for one in incoming
     ]  # fmt: skip
@@ -216,15 +217,15 @@ def _tell(
 
 _KEPT: Final = (
     d.delivery_id, d.contract, d.dedupe_key, d.received_at, d.event_type, d.job_id, d.token, d.operation_id,
-    d.matched_at, d.body_sha256,
+    d.matched_at, d.size, d.body_sha256,
 )  # fmt: skip
 
 
 def _kept(row: Sequence[Any]) -> KeptDelivery:
-    id_, contract, key, received, event_type, job_id, token, operation_id, matched, digest = row[:10]
+    id_, contract, key, received, event_type, job_id, token, operation_id, matched, size, digest = row[:11]
     return KeptDelivery(
         id_, contract, key, from_micros(received), event_type, job_id, token, operation_id,
-        None if matched is None else from_micros(matched), bytes(digest).hex(),
+        None if matched is None else from_micros(matched), size, bytes(digest).hex(),
     )  # fmt: skip
 
 
@@ -242,7 +243,10 @@ def _known_by_now(_: Tongue) -> ClauseElement:
 
 def known_by_now(tx: Tx, most: int) -> list[Parked]:
     """The parked deliveries whose operation is known by now, the oldest first."""
-    return [Parked(_kept(row), bytes(row[10] or b""), row[11]) for row in tx.all(_known_by_now, most=most)]
+    return [
+        Parked(_kept(row), Answer.of(bytes(row[11] or b""), JSON, size=row[9]), row[12])
+        for row in tx.all(_known_by_now, most=most)
+    ]
 
 
 # --- looking, sweeping --------------------------------------------------------------------------------------------

@@ -245,7 +245,8 @@ class DeliveryRow(Base, table=True):
     token: str | None = Field(sa_type=ByteOrdered)
     operation_id: str | None = Field(sa_type=ByteOrdered)
     matched_at: int | None = Field(sa_type=BigInteger)
-    body_sha256: bytes = Field(sa_type=LargeBinary)
+    size: int = Field(sa_type=BigInteger)  #: bytes that came
+    body_sha256: bytes = Field(sa_type=LargeBinary)  #: over `body`
     body: bytes | None = Field(sa_type=LargeBinary)  #: NULL once an event cites it: then it is an answer
 
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import hashlib
 import threading
 from datetime import timedelta
 from typing import Any
 
 from opledger.rules import evidence as e
-from opledger.store import Incoming, Match, Store
+from opledger.store import Answer, Incoming, Match, Store
 from tests.core.store.making import T0, after, assert_whole, bound, opened, operation_of, sent, write
 
 BODY = b'{"id":"evt_1"}'
@@ -22,8 +21,7 @@ def incoming(key: str = "id:evt_1", *matches: Match, contract: str = "reports", 
         "event_type": "job.done",
         "job_id": None,
         "token": None,
-        "body": BODY,
-        "body_sha256": hashlib.sha256(BODY).hexdigest(),
+        "answer": Answer.of(BODY, "application/json", size=100),
     }
     return Incoming(**{**values, **changes, "matches": matches})
 
@@ -89,8 +87,8 @@ def test_what_matches_nothing_is_parked_until_its_job_is_known(store: Store, sec
     assert store.parked_deliveries() == []
     assert store.parked_counts() == {"other": (1, T0), "reports": (3, T0)}
     bound(store, by_job, "job_1")
-    assert [(one.delivery.key, one.operation_id, one.body) for one in store.parked_deliveries()] == [
-        ("id:1", by_job.operation_id, BODY)
+    assert [(one.delivery.key, one.operation_id, one.answer) for one in store.parked_deliveries()] == [
+        ("id:1", by_job.operation_id, Answer.of(BODY, "application/json", size=100))
     ]
     operation_of(store.record_many([write(by_token, sent())])[0])  # from here on something may run
     found = {

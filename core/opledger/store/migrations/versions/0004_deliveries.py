@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("token", BYTE_ORDERED, nullable=True),
         sa.Column("operation_id", BYTE_ORDERED, nullable=True),
         sa.Column("matched_at", sa.BigInteger(), nullable=True),
+        sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("body_sha256", sa.LargeBinary(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=True),
         sa.PrimaryKeyConstraint("delivery_id", name="delivery_key"),
