@@ -12,6 +12,7 @@
       LeaseLost          nobody: another worker acts for this operation now
       StoreUnavailable   the database cannot be reached, read or written
         SchemaMismatch     the database was made by another version of opledger
+      IntegrityBroken    somebody: what is stored is not what was recorded
 
 Each error carries a ``code`` (a short word for programs) and a message of one sentence that says what is
 wrong, whose fault it is and what to do.
@@ -96,3 +97,9 @@ class SchemaMismatch(StoreUnavailable):
     """The database was made by another version of opledger."""
 
     code: ClassVar[str] = "schema_mismatch"
+
+
+class IntegrityBroken(OpledgerError):
+    """What is stored is not what was recorded: it was changed or removed since. Nothing of it is used."""
+
+    code: ClassVar[str] = "integrity"

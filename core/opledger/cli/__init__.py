@@ -4,7 +4,7 @@ program     the whole command, and how an error becomes a sentence and an exit c
 frame       the flags that every command has, and where output goes
 inputs      flags into values: bodies, durations, tags
 text        records and events as lines for people
-submitting, looking, deciding, running, contracts, providers, health
+submitting, looking, deciding, running, results, contracts, providers, health
             the commands
 """
 

@@ -32,6 +32,7 @@ from opledger.cli import (
     keys,
     looking,
     providers,
+    results,
     running,
     submitting,
     webhooks,
@@ -48,6 +49,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int, str | None], ...] = (
     (errors.LeaseLost, REFUSED, None),
     (errors.ProviderBroke, OUT_OF_REACH, None),
     (errors.StoreUnavailable, OUT_OF_REACH, None),
+    (errors.IntegrityBroken, INTEGRITY, None),
     (TimeoutError, TIMED_OUT, "timeout"),
 )
 """The first class that fits decides the exit code; a word stands in for classes without a code of their own."""
@@ -90,6 +92,7 @@ for part in (
     deciding,
     escalations,
     running,
+    results,
     contracts,
     providers,
     databases,

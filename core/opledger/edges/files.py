@@ -19,7 +19,11 @@ from typing import BinaryIO, ClassVar, Final
 
 from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UsageError
 
+NOTE_EVERY: Final = 3.0
+"""Seconds between two notes of how far a download is."""
+
 _PARTIAL: Final = ".partial"
+_PROGRESS: Final = ".progress"
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
 _SUFFIX: Final = re.compile(r"(?:\.[A-Za-z0-9_-]{1,32}){0,3}")
 
@@ -62,6 +66,11 @@ class ResultFolder:
     def where(self) -> str:
         """The folder as people write it."""
         return str(self._root)
+
+    @property
+    def scratch(self) -> Path:
+        """Where `temporary` is, or will be."""
+        return self._root / _PARTIAL
 
     def temporary(self) -> Path:
         """Return the folder for files that are not whole yet. It is on the same file system as the kept ones."""
@@ -198,6 +207,34 @@ def sweep_folder(folder: Path, older_than: datetime) -> int:
                     path.unlink()
                     removed += 1
     return removed
+
+
+def note_progress(folder: Path, operation_id: str, done: int, total: int | None) -> None:
+    """Leave a note for other processes on this machine: so many bytes of so many are here. Best effort."""
+    with suppress(OSError):
+        (folder / f"{operation_id}{_PROGRESS}").write_text(f"{done} {total or 0}\n", encoding="ascii")
+
+
+def forget_progress(folder: Path, operation_id: str) -> None:
+    """Remove the note, if there is one."""
+    with suppress(OSError):
+        (folder / f"{operation_id}{_PROGRESS}").unlink()
+
+
+def read_progress(folder: Path, operation_id: str, now: datetime) -> tuple[int, int | None] | None:
+    """Return (bytes here, bytes in all or None) of a download that goes on on this machine; None for every other.
+
+    A note that nobody has renewed for a while was left behind by a crash.
+    """
+    path = folder / f"{operation_id}{_PROGRESS}"
+    try:
+        if abs(now.timestamp() - path.stat().st_mtime) > 5 * NOTE_EVERY:
+            return None
+        with path.open("rb") as file:
+            found = re.fullmatch(rb"([0-9]{1,19}) ([0-9]{1,19})\n", file.read(64))
+    except OSError:
+        return None
+    return None if found is None else (int(found.group(1)), int(found.group(2)) or None)
 
 
 def write_partial(folder: Path, data: bytes, use: Callable[[Path], str]) -> str:

@@ -62,6 +62,10 @@ class ResultStore(Protocol):
     def where(self) -> str:
         """The place as people write it, without secrets."""
 
+    @property
+    def scratch(self) -> Path:
+        """Where `temporary` is, or will be. Asks nobody and makes nothing."""
+
     def temporary(self) -> Path:
         """Return a folder on this machine for what is not whole yet.
 
@@ -137,6 +141,11 @@ class ObjectResults:
     def where(self) -> str:
         """The URL, as normal as it gets."""
         return self._url
+
+    @property
+    def scratch(self) -> Path:
+        """The folder on this machine for what is on its way."""
+        return self._scratch
 
     def temporary(self) -> Path:
         """Return the scratch folder, once the store has answered."""

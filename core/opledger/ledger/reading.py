@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -12,9 +13,11 @@ from typing import Any, Final, Self
 
 from opledger import config
 from opledger.edges.clock import Clock, SystemClock
+from opledger.edges.stores import open_store
 from opledger.errors import Refused, UnknownOperation, UsageError
 from opledger.ledger import health
 from opledger.ledger.health import ALIVE, Check
+from opledger.ledger.results import CheckedResult, checked, under_way
 from opledger.rules import choices as options
 from opledger.rules import escalation, jsontext, wishes
 from opledger.rules.contract import Contract
@@ -151,7 +154,7 @@ class Reading:
         op = self.show(operation)
         now = self.clock.now()
         rows = self.store.queries.events(op.operation_id, max(op.head_seq - RECENT, 0), limit=RECENT)
-        return explain(
+        found = explain(
             op,
             self.contract_of(op),
             now,
@@ -159,6 +162,8 @@ class Reading:
             paused=self.store.paused().get(op.contract),
             workers_alive=any(now - life.heartbeat < ALIVE for life in self.store.workers()),
         )
+        here = under_way(op, self.settings.results, now)
+        return found if here is None else replace(found, why=f"{found.why} {here}")
 
     def packet(self, operation: str) -> dict[str, Any]:
         """Return the escalation packet: all that support or the next person on call needs, sanitised."""
@@ -172,6 +177,18 @@ class Reading:
                 kept[sha256] = Kept(sha256, text, answer.content_type, answer.size, answer.truncated)
         contract = self.contract_of(op)
         return packet(op, contract, guarantees(contract), events, self.store.request_of(op.operation_id), kept)
+
+    def result(
+        self, operation: str, *, also: str | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> CheckedResult:
+        """Return the stored result, after a look at every byte of it; close it when done.
+
+        `also` names a further file of the result; `progress` is told how many bytes of how many were looked at. Raises
+        Refused where there is no result, with why; IntegrityBroken where it is gone from its store or is not what was
+        stored; StoreUnavailable where the store is out of reach; ConfigWrong where OPLEDGER_RESULTS names none.
+        """
+        op = self.show(operation)
+        return checked(op, open_store(self.settings.results), also, progress)
 
     def contract_of(self, op: Operation) -> Contract:
         """Return the contract that an operation is pinned to: its text, and the environment it was read with."""

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from opledger.edges.files import Gone, Partial, ResultFolder, atomic_write, copy_out, write_out
+from opledger.edges.files import (
+    Gone,
+    Partial,
+    ResultFolder,
+    atomic_write,
+    copy_out,
+    forget_progress,
+    note_progress,
+    read_progress,
+    write_out,
+)
 from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UsageError
 
 ID = "op_01JD7Q3M5K8W9X2Y4Z6A7B8C9D"
@@ -284,3 +294,20 @@ def test_a_copy_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
         copy_out(pieces(), place)
     assert place.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [place]
+
+
+def test_a_note_of_progress_is_read_while_it_is_fresh(tmp_path: Path) -> None:
+    """Another process says how far a download is; what a crash left behind, or somebody scribbled, says nothing."""
+    now = datetime.now(UTC)
+    assert read_progress(tmp_path, ID, now) is None
+    note_progress(tmp_path, ID, 312, 2000)
+    assert read_progress(tmp_path, ID, now) == (312, 2000)
+    note_progress(tmp_path, ID, 400, None)
+    assert read_progress(tmp_path, ID, now) == (400, None)
+    assert read_progress(tmp_path, ID, now + timedelta(seconds=60)) is None
+    (tmp_path / f"{ID}.progress").write_text("1e99 x\n")
+    assert read_progress(tmp_path, ID, now) is None
+    forget_progress(tmp_path, ID)
+    forget_progress(tmp_path, ID)
+    assert list(tmp_path.iterdir()) == []
+    note_progress(tmp_path / "none", ID, 1, 2)  # a disk that takes none is told where the result is written
