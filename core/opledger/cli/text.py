@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from opledger.rules import jsontext
+from opledger.rules import expectation, jsontext
 from opledger.rules.explain import Explanation
 from opledger.rules.model import TERMINAL, Operation, State, to_rfc3339
 from opledger.rules.plain import clean
@@ -145,7 +145,7 @@ def record(op: Operation, now: datetime) -> Iterable[str]:
     pairs: list[tuple[str, str | None]] = [
         ("contract", op.contract),
         ("requested by", op.requested_by),
-        ("expectation", op.expectation),
+        ("expectation", f"{op.expectation} ({expectation.word(op.expectation)})" if op.expectation else None),
         ("created", f"{to_rfc3339(op.created_at)} ({span(now - op.created_at)} ago)"),
         ("remote job", op.remote_job_id),
         ("remote state", _remote(op)),

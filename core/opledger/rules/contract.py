@@ -206,6 +206,7 @@ class Result:
     also: tuple[Also, ...] = ()
     collect_in: frozenset[Means] = frozenset({Means.SUCCEEDED})
     items: Items | None = None
+    expect: Condition | None = None  #: over the summary: count, size, content_type, items
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from opledger.rules import evidence as e
-from opledger.rules import partial
+from opledger.rules import expectation, partial
 from opledger.rules.contract import Contract, Strategy
 from opledger.rules.model import TERMINAL, Action, Deadline, Operation, Plan, State
 from opledger.rules.questions import NEVER_ASKED, QUESTIONS
@@ -250,7 +250,7 @@ def _collecting(op: Operation, contract: Contract, now: datetime) -> Decision:
     if contract.result is None or (op.result is not None and op.remote_job_id is None):
         # No result to fetch, or it came with the create answer and is stored already.
         return Conclude(
-            e.ResultAccepted(result=op.result), "call:none", "there is nothing to fetch beyond the status read"
+            expectation.nothing_to_fetch(op), "call:none", "there is nothing to fetch beyond the status read"
         )
     return Call(Action.COLLECT, "the job succeeded; its result is to be fetched")
 

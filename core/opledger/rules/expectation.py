@@ -8,11 +8,14 @@ one, too, where it reads as one by itself: CEL that uses nothing but the words b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from opledger.rules import cel_names
-from opledger.rules.model import ItemSummary
+from opledger.rules import cel_names, jsontext
+from opledger.rules import evidence as e
+from opledger.rules.contract import Contract
+from opledger.rules.model import ItemSummary, Operation
+from opledger.rules.results import Verdict, Whole
 from opledger.rules.values import Condition, ConditionError
 
 PREFIX: Final = "cel:"
@@ -79,12 +82,11 @@ def parse(text: str) -> Condition:
     return found
 
 
-def unmet(condition: Condition, summary: Summary, whose: str) -> str | None:
-    """Try a condition; return a sentence where it does not hold or cannot be tried, None where it holds.
+def unmet(condition: Condition, facts: Mapping[str, Any], whose: str) -> str | None:
+    """Try a condition on what is known. Return None where it holds, else a sentence that says why not.
 
     What cannot be tried is as good as not met: a person decides, nobody guesses.
     """
-    facts = summary.facts()
     used = sorted(cel_names.free_names(condition.text) & NAMES)
     try:
         if condition.holds(facts):
@@ -96,11 +98,67 @@ def unmet(condition: Condition, summary: Summary, whose: str) -> str | None:
     return f"what {whose} expects does not hold: {condition.text} ({_told(used, facts)})"
 
 
-def problems(expectation: str | None, expected: Condition | None, summary: Summary) -> tuple[str, ...]:
-    """Return what a result falls short of: first of what the contract expects, then of what its requester does."""
-    wanted = ((expected, "the contract"), (condition_of(expectation), "the requester"))
-    found = (unmet(condition, summary, whose) for condition, whose in wanted if condition is not None)
+def problems(expectation: str | None, expected: Condition | None, summary: Summary | None) -> tuple[str, ...]:
+    """Return what a result falls short of: first of what the contract expects, then of what its requester does.
+
+    Without a summary there is no result at all, and nothing can be told of it.
+    """
+    facts = {} if summary is None else summary.facts()
+    found = [] if expected is None else [unmet(expected, facts, "the contract")]
+    try:
+        condition = condition_of(expectation)
+    except ValueError as error:  # submit refuses it; a record of another version may have it
+        found.append(f"what the requester expects could not be tried: {error}")
+    else:
+        found += [] if condition is None else [unmet(condition, facts, "the requester")]
     return tuple(one for one in found if one is not None)
+
+
+def tried(op: Operation, contract: Contract, whole: Whole, verdict: Verdict | None) -> Whole:
+    """Hold a result that was judged against what is expected of it; `verdict` is that over the result itself.
+
+    A job whose items all failed has failed whatever was expected of it.
+    """
+    if whole.all_failed:
+        return whole
+    summary = None
+    if verdict is not None or whole.items is not None:
+        count = None if verdict is None else verdict.count
+        if count is None and whole.items is not None:
+            count = whole.items.total
+        size, kind = (0, None) if verdict is None else (verdict.size, verdict.content_type)
+        summary = Summary(size, kind, count, whole.items)
+    short = problems(op.expectation, None if contract.result is None else contract.result.expect, summary)
+    return whole if not short else replace(whole, ok=False, problems=(*short, *whole.problems))
+
+
+def tried_inline(op: Operation, contract: Contract, content: bytes, content_type: str | None) -> tuple[str, ...]:
+    """Return what a result falls short of that came inside an answer. The items of a JSON list are its records."""
+    expected = None if contract.result is None else contract.result.expect
+    if expected is None and op.expectation is None:
+        return ()
+    try:
+        document = jsontext.loads(content)
+    except jsontext.JsonError:
+        document = None
+    count = len(document) if isinstance(document, list) else None
+    return problems(op.expectation, expected, Summary(len(content), content_type, count))
+
+
+def nothing_to_fetch(op: Operation) -> e.ResultAccepted | e.ResultInvalid:
+    """Return what is said of a success that has no result to fetch: it has none, or it came with the create answer."""
+    short = problems(op.expectation, None, None) if op.result is None else op.result.problems
+    if short and (op.result is None or not op.result.validated):
+        return e.ResultInvalid(why="; ".join(short), problems=short, result=op.result)
+    return e.ResultAccepted(result=op.result)
+
+
+def word(text: str) -> str:
+    """Say how an expectation is taken: ``tried on the result``, or ``a remark``."""
+    try:
+        return "a remark" if condition_of(text) is None else "tried on the result"
+    except ValueError:
+        return "cannot be tried"
 
 
 def _told(names: list[str], facts: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from opledger.errors import BodyConflict, UsageError
-from opledger.rules import fingerprint, items, policy, requests
+from opledger.rules import expectation, fingerprint, items, policy, requests
 from opledger.rules.contract import Contract
 from opledger.rules.evidence import Submitted
 from opledger.rules.model import Operation, StoredRequest, to_rfc3339
@@ -73,6 +73,10 @@ def check(wish: Wish) -> None:
             raise UsageError(f"the {name} {text!r} cannot be kept; use a short printable name")
     if wish.expectation is not None and (len(wish.expectation) > _TEXT or "\0" in wish.expectation):
         raise UsageError(f"the expectation is longer than {_TEXT} characters or holds a NUL; shorten it")
+    try:
+        expectation.condition_of(wish.expectation)
+    except ValueError as error:
+        raise UsageError(f"the expectation cannot be tried: {error}") from error
 
 
 def fingermarkof(wish: Wish, contract: Contract) -> str:

@@ -37,7 +37,7 @@ async def _sent_create(drive: Hand, contract: Contract, request: Request, call_i
         outcome, drive.op, contract, call_id=call_id, answer=kept.sha256 if kept else None, resend=resend
     )
     if isinstance(reading.evidence, e.CompletedInline) and isinstance(outcome, Answer):
-        stored = await keep_inline(drive, outcome.body, outcome.headers.get("content-type"))
+        stored = await keep_inline(drive, contract, outcome.body, outcome.headers.get("content-type"))
         reading = replace(reading, evidence=replace(reading.evidence, result=stored))
     wait = isinstance(reading.evidence, e.Accepted | e.Throttled | e.NotDelivered | e.Refused | e.Violation)
     # A standing cancel, or the look for a second job, follows at once, under the same lease.

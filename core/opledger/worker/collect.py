@@ -15,7 +15,7 @@ from typing import Any, Final
 from opledger.edges.clock import new_id
 from opledger.errors import Refused, StoreUnavailable
 from opledger.rules import evidence as e
-from opledger.rules import requests
+from opledger.rules import expectation, requests
 from opledger.rules.contract import Contract
 from opledger.rules.items import sent_keys
 from opledger.rules.jsontext import dumps as dump_json
@@ -39,12 +39,14 @@ PATIENCE: Final = (1.0, 2.0, 4.0)
 """Seconds between tries to keep what cannot be read again."""
 
 
-async def keep_inline(drive: Hand, content: bytes, content_type: str | None) -> StoredResult:
-    """Store a result that came inside an answer."""
+async def keep_inline(drive: Hand, contract: Contract, content: bytes, content_type: str | None) -> StoredResult:
+    """Store a result that came inside an answer, and hold it against what is expected of it."""
+    short = await asyncio.to_thread(expectation.tried_inline, drive.op, contract, content, content_type)
     location = await asyncio.to_thread(
         drive.shop.results.keep_bytes, content, drive.op.operation_id, _suffix(content_type)
     )
-    return StoredResult(location, len(content), hashlib.sha256(content).hexdigest(), content_type, validated=True)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return StoredResult(location, len(content), sha256, content_type, validated=not short, problems=short)
 
 
 async def collect(drive: Hand, contract: Contract) -> None:
@@ -106,8 +108,12 @@ async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> Non
         return
     content = value.encode() if isinstance(value, str) else dump_json(value)
     content_type = "text/plain; charset=utf-8" if isinstance(value, str) else "application/json"
-    stored = await keep_inline(drive, content, content_type)
-    await drive.record(e.ResultAccepted(call_id=call_id, result=stored), f"call:{call_id}", release=True)
+    stored = await keep_inline(drive, contract, content, content_type)
+    evidence: e.Evidence = e.ResultAccepted(call_id=call_id, result=stored)
+    if not stored.validated:
+        why = "; ".join(stored.problems)
+        evidence = e.ResultInvalid(call_id=call_id, result=stored, why=why, problems=stored.problems)
+    await drive.record(evidence, f"call:{call_id}", release=True)
 
 
 async def _store(attempt: Attempt, here: Mapping[str, Fetched]) -> None:
@@ -119,6 +125,8 @@ async def _store(attempt: Attempt, here: Mapping[str, Fetched]) -> None:
         lambda: judge(attempt.contract, attempt.document, verdicts, outcomes, partial=partial)
     )
     first, main = next(iter(here.values())), here.get("")
+    if not partial:
+        whole = expectation.tried(drive.op, attempt.contract, whole, None if main is None else main.verdict)
     try:
         places = {name: await _keep(attempt, name, found) for name, found in here.items()}
     except StoreUnavailable as error:

@@ -1,9 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from opledger.rules.expectation import Summary, condition_of, parse, problems, unmet
-from opledger.rules.model import ItemSummary
+from opledger.rules.contract import Result
+from opledger.rules.evidence import ResultAccepted, ResultInvalid
+from opledger.rules.expectation import (
+    Summary,
+    condition_of,
+    nothing_to_fetch,
+    parse,
+    problems,
+    tried,
+    tried_inline,
+    unmet,
+    word,
+)
+from opledger.rules.model import ItemSummary, Operation, State, StoredResult
+from opledger.rules.results import Verdict, Whole
+from tests.support.contracts import a_contract
+from tests.support.records import a_record
 
 FULL = Summary(2048, "text/csv; charset=utf-8", 30, ItemSummary(30, 28, 2, ("a", "b")))
 BARE = Summary(2048)
@@ -113,7 +130,7 @@ def test_with_the_prefix_a_slip_is_refused(text: str, why: str) -> None:
 )
 def test_what_does_not_hold_is_said_with_its_figures(text: str, summary: Summary, found: str | None) -> None:
     """The person who decides sees what was expected and what came; what cannot be tried is not guessed."""
-    said = unmet(parse(text), summary, "the requester")
+    said = unmet(parse(text), summary.facts(), "the requester")
     assert said == found or (found is not None and said is not None and found.endswith((": ", "(")) and found in said)
 
 
@@ -125,3 +142,83 @@ def test_contract_and_requester_are_both_heard() -> None:
     )
     assert problems("count > 20", parse("size > 1024"), FULL) == ()
     assert problems(None, None, BARE) == ()
+
+
+def held(op: Operation, whole: Whole, verdict: Verdict | None, expect: str | None = None) -> Whole:
+    """Try an expectation on a judged result."""
+    contract = a_contract()
+    if expect is not None:
+        contract = replace(contract, result=replace(contract.result or Result(), expect=parse(expect)))
+    return tried(op, contract, whole, verdict)
+
+
+VERDICT = Verdict(True, (), "0" * 64, 2048, "text/csv", 12, checksum_failed=False)
+WANTS = a_record(State.RESULT_COLLECTING, expectation="count >= 28")
+
+
+def test_a_whole_result_that_is_less_than_was_wanted_is_not_accepted() -> None:
+    """It is stored and checked, and a person decides; what was remarked of it before stays said."""
+    whole = held(WANTS, Whole(True, ("a remark",)), VERDICT, "size > 4096")
+    assert not whole.ok
+    assert whole.problems == (
+        "what the contract expects does not hold: size > 4096 (size: 2048)",
+        "what the requester expects does not hold: count >= 28 (count: 12)",
+        "a remark",
+    )
+    enough = replace(VERDICT, count=28)
+    assert held(WANTS, Whole(True, ()), enough) == Whole(True, ())
+
+
+def test_items_are_counted_where_records_cannot_be() -> None:
+    """Also where there is no file but that of the errors."""
+    items = ItemSummary(30, 28, 2)
+    assert held(WANTS, Whole(True, (), items), replace(VERDICT, count=None)).ok
+    assert held(WANTS, Whole(True, (), items), None).ok
+    assert not held(WANTS, Whole(True, ()), None).ok
+
+
+def test_a_job_whose_items_all_failed_has_failed_whatever_was_expected() -> None:
+    """It is no question for a person."""
+    whole = Whole(True, (), ItemSummary(3, 0, 3), all_failed=True, why="all 3 items failed")
+    assert held(WANTS, whole, VERDICT) is whole
+
+
+@pytest.mark.parametrize(
+    ("content", "short"),
+    [
+        (b"[1, 2, 3]", ()),
+        (b"[1]", ("what the requester expects does not hold: count > 2 (count: 1)",)),
+        (b"{}", ("what the requester expects could not be tried: count > 2 (count cannot be told of this result)",)),
+        (
+            b"<html>",
+            ("what the requester expects could not be tried: count > 2 (count cannot be told of this result)",),
+        ),
+    ],
+)
+def test_a_result_inside_an_answer_is_held_against_it_too(content: bytes, short: tuple[str, ...]) -> None:
+    """The items of a list are its records."""
+    op = a_record(State.RESULT_COLLECTING, expectation="cel:count > 2")
+    assert tried_inline(op, a_contract(), content, "application/json") == short
+    stored = StoredResult("/r/x", len(content), "0" * 64, None, validated=not short, problems=short)
+    said = nothing_to_fetch(replace(op, result=stored))
+    assert said == (
+        ResultInvalid(why=short[0], problems=short, result=stored) if short else ResultAccepted(result=stored)
+    )
+
+
+def test_a_success_without_any_result_does_not_meet_an_expectation_of_one() -> None:
+    """A remark asks for nothing."""
+    assert isinstance(nothing_to_fetch(WANTS), ResultInvalid)
+    assert nothing_to_fetch(replace(WANTS, expectation="a CSV")) == ResultAccepted(result=None)
+
+
+def test_a_record_of_another_version_breaks_nothing() -> None:
+    """What this version cannot read as a condition is said, and a person decides."""
+    short = problems("cel:count >=", None, FULL)
+    assert len(short) == 1
+    assert short[0].startswith("what the requester expects could not be tried: the condition does not compile")
+    assert [word(text) for text in ("cel:x y", "count > 1", "a CSV")] == [
+        "cannot be tried",
+        "tried on the result",
+        "a remark",
+    ]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, cast, get_args
 
+from opledger.rules import expectation
 from opledger.rules.contract import Also, Items, Result, ResultFormat
 from opledger.rules.files import converters as v
 from opledger.rules.files.calls import auth
@@ -63,6 +64,7 @@ def result(table: Table, scope: Scope, beside: Beside) -> Result:
         also=tuple(_also(inner) for inner in table.tables("also")),
         collect_in=frozenset(map(Means, table.values("collect_in", ("succeeded",), v.one_of(*MEANS_WITH_RESULT)))),
         items=_items(table.table("items")),
+        expect=table.value("expect", None, lambda raw: expectation.parse(v.text(raw))),
     )
     _fit_together(table, read)
     table.done()
