@@ -18,6 +18,7 @@ from opledger.sim.control import Control
 from opledger.sim.delivery import Holds, Parcel, Post, Receive, Send
 from opledger.sim.faults import Fault, Scene, cancel_fault, create_fault, result_fault, status_fault
 from opledger.sim.flavours import FLAVOURS, Flavour
+from opledger.sim.hooks import Hooks
 from opledger.sim.jobs import Job, Jobs, Order, Outcome, Wish
 from opledger.sim.log import Arrival, Entry, Log, is_right
 from opledger.sim.personalities import PERSONALITIES, draw, draw_variant
@@ -52,11 +53,13 @@ class Sim:
         self.holds = Holds()
         self.post = Post(lines, self.log, self.holds)
         self.control = Control(self.jobs, self.log, self.holds, self.clock)
+        self.hooks = Hooks(self.jobs, self.clock, self.post)
         jobs = "/{flavour}/jobs"
         job = jobs + "/{job_id}"
         self._app = Starlette(
             routes=[
                 *self.control.routes(self.base_url, self.elsewhere),
+                *self.hooks.routes(),
                 Route(jobs, self.create, methods=["POST"]),
                 Route(jobs, self.list_jobs, methods=["GET"]),
                 Route("/singleton/current", self.current, methods=["GET"]),
@@ -100,7 +103,10 @@ class Sim:
         if fault is not None and fault.before:
             self._mark_refusal(wish, fault)
             return self._send(error_reply(500, "internal", "Something broke."), fault, entry)
-        return self._act(order, wish, fault, scene, entry)
+        parcel = self._act(order, wish, fault, scene, entry)
+        if entry["started"]:
+            await self.hooks.created(self.jobs.by_id[entry["job_id"]])
+        return parcel
 
     def _act(self, order: Order, wish: Wish, fault: Fault | None, scene: Scene, entry: Entry) -> Parcel:
         outcome, job = self.jobs.start_or_find(wish, order, self.clock.monotonic(), self.clock.now())
