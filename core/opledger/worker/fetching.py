@@ -26,6 +26,7 @@ from opledger.rules.model import TERMINAL, Action
 from opledger.rules.pages import context
 from opledger.rules.results import Checker, Verdict
 from opledger.worker.hand import Hand
+from opledger.worker.progress import Shown
 from opledger.worker.shelve import keep_lease
 
 log = logging.getLogger("opledger.worker")
@@ -81,6 +82,7 @@ class _Way:
     also: Also | None
     request: Request
     ends: float  #: when the attempt is over, on the monotonic clock
+    shown: Shown
     hops: int = 0
     resumes: int = 0
     checked_again: bool = False
@@ -101,16 +103,19 @@ class _Way:
             partial=self.attempt.partial,
         )
         self.checkers.append((checker, outcomes))
+        self.shown.begin(headers)
 
     def feed(self, chunk: bytes) -> None:
         """Check the next bytes."""
         self.checkers[-1][0].feed(chunk)
+        self.shown.add(len(chunk))
 
 
 async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetched | None:
     """Fetch one file. Returns None, once that is recorded, where the attempt ends without it."""
     clock = attempt.drive.shop.clock
-    way = _Way(attempt, also, request, clock.monotonic() + request.timeout.total_seconds())
+    shown = Shown(attempt.folder, attempt.drive.op.operation_id, clock)
+    way = _Way(attempt, also, request, clock.monotonic() + request.timeout.total_seconds(), shown)
     try:
         while True:
             call_id = await _call_id(way)
@@ -127,6 +132,7 @@ async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetche
     finally:
         if way.rest is not None:
             await way.rest.sink.discard()
+        await asyncio.to_thread(shown.end)
 
 
 async def _call_id(way: _Way) -> str:

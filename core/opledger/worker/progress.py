@@ -33,12 +33,12 @@ class Shown:
         self._next = clock.monotonic() + NOTE_EVERY
         self._noted = False
 
-    def begin(self, headers: Mapping[str, str], *, already: int = 0) -> None:
-        """A stream begins, behind `already` bytes; its head says how much there is to come, or does not."""
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """A file begins, maybe anew; the head of the answer says how much there is to come, or does not."""
         length = headers.get(_HEADER, "")
         packed = headers.get("content-encoding", "identity") != "identity"
-        self._done = already
-        self._total = already + int(length) if length.isascii() and length.isdigit() and not packed else None
+        self._done = 0
+        self._total = int(length) if length.isascii() and length.isdigit() and not packed else None
 
     def add(self, count: int) -> None:
         """So many more bytes are here."""
