@@ -106,9 +106,11 @@ class TurnWorker(Worker):
 
     async def close(self) -> None:
         """Let go of everything, as at the end of a run."""
-        await self._wind_down()
-        await self._http.aclose()
-        self._commits.close()
+        try:
+            await self._wind_down()
+        finally:  # a worker that has died says so here
+            await self._http.aclose()
+            self._commits.close()
 
 
 def _until_death(commits: Any, when: str, kind: str) -> Any:

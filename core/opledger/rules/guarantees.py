@@ -179,6 +179,13 @@ def _checks(result: Result) -> Iterator[str]:
         yield f"record count from {result.count.text}"
     if result.format is not None and result.format != "binary":
         yield f"parses as {result.format}"
+    if result.schema is not None:
+        yield f"fits the JSON Schema {result.schema.name}"
+    if result.error_row_when is not None:
+        yield f"no record with {result.error_row_when.text}"
+    if result.items is not None:
+        keys = "the keys that were sent" if result.items.sent is not None else "no two with one key"
+        yield f"the outcome of each item by {result.items.id.text}, {keys}"
 
 
 def _readings(contract: Contract) -> set[Means]:
@@ -247,6 +254,10 @@ def _result_gaps(contract: Contract) -> Iterator[str]:
         yield "Neither size nor count of the result is known beforehand: a cut result may look whole."
     if not result.strict and (result.checksum or result.size or result.count):
         yield "A checksum, size or count that is missing in an answer is noted, and the result still accepted."
+    if result.single_use:
+        yield "The result can be read only once: where that read is lost, so is the result."
+    if result.items is not None and result.items.sent is None:
+        yield "Which items were sent is not known: one that the result leaves out is noticed by the total at most."
     if result.available_for is None:
         yield "How long the result can be fetched is unknown."
     if not contract.result_hosts:
@@ -301,7 +312,7 @@ def report_text(contract: Contract) -> str:
         + (f" ({report.create['for']})" if report.create["for"] else ""),
         f"                    {report.create['conditions']}",
         f"A lost answer?      {report.create['lost_answer']}",
-        f"Cancel?             {_cancel_line(cancel)}",
+        f"Cancel?             {cancel_line(cancel)}",
     ]
     if cancel["leaves"]:
         lines.append(f"                    It leaves: {cancel['leaves']}")
@@ -323,7 +334,8 @@ def _webhook_line(told: Mapping[str, Any]) -> str:
     return f"yes, {told['scheme']}, {proven}; each only brings the next status read forward"
 
 
-def _cancel_line(cancel: Mapping[str, Any]) -> str:
+def cancel_line(cancel: Mapping[str, Any]) -> str:
+    """Say in a line what the provider promises about cancelling."""
     if not cancel["supported"]:
         return "no"
     confirmed = f"confirmed by {cancel['confirmed_by']}" if cancel["confirmed_by"] else "cannot be confirmed"

@@ -13,13 +13,14 @@ from starlette.routing import Route
 
 from opledger.edges.clock import Clock, SystemClock
 from opledger.rules.model import to_rfc3339
+from opledger.sim.artefacts import lines_reply, outcomes, ranged
 from opledger.sim.contracts import DEFAULT_TOKEN
 from opledger.sim.control import Control
 from opledger.sim.delivery import Holds, Parcel, Post, Receive, Send
 from opledger.sim.faults import Fault, Scene, cancel_fault, create_fault, result_fault, status_fault
 from opledger.sim.flavours import FLAVOURS, Flavour
 from opledger.sim.hooks import Hooks
-from opledger.sim.jobs import Job, Jobs, Order, Outcome, Wish
+from opledger.sim.jobs import FINAL_WORDS, Job, Jobs, Order, Outcome, Wish
 from opledger.sim.log import Arrival, Entry, Log, is_right
 from opledger.sim.personalities import PERSONALITIES, draw, draw_variant
 from opledger.sim.protocol import Lines
@@ -67,6 +68,7 @@ class Sim:
                 Route(job, self.cancel, methods=["DELETE"]),
                 Route(job + "/cancel", self.cancel, methods=["POST"]),
                 Route(job + "/result", self.result, methods=["GET"]),
+                Route(job + "/errors", self.result, methods=["GET"]),
             ]
         )
         everything = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -207,22 +209,31 @@ class Sim:
         return self._send(reply, fault, entry)
 
     async def result(self, request: Request) -> Parcel:
-        """``GET /{flavour}/jobs/{id}/result``."""
+        """``GET /{flavour}/jobs/{id}/result``, and ``…/errors`` of a batch."""
         entry = self._note("result", request)
         job = self._job(request, entry)
         if not self._knows(request):
             return self._send(self._who_are_you(), None, entry)
         if job is None:
             return self._send(UNKNOWN_JOB, None, entry)
-        if job.word(self.clock.monotonic()) != "succeeded":
+        flavour = FLAVOURS[job.flavour]
+        if job.word(self.clock.monotonic()) not in (FINAL_WORDS if flavour.batch else {"succeeded"}):
             return self._send(error_reply(409, "not_ready", "The job has not ended."), None, entry)
         job.result_reads += 1
+        if flavour.once and job.result_reads > 1:
+            return self._send(error_reply(410, "used_up", "The result was read already."), None, entry)
         signature = request.query_params.get("sig")
         scene = self._scene(job, job.result_reads, request)
         fault = self.control.next_fault("result") or result_fault(replace(scene, job_id=job.id, signature=signature))
         if fault is not None and fault.note == "address expired":
             job.signature = 1  # the next status read gives a fresh address
-        return self._send(self._result_reply(job), fault, entry)
+        if flavour.batch:
+            files = outcomes(job.items, job.personality, job.variant, job.word(self.clock.monotonic()))
+            return self._send(lines_reply(files[request.url.path.endswith("/errors")]), fault, entry)
+        reply = self._result_reply(job)
+        if job.personality == "breaking":
+            reply = ranged(reply, request.headers, ignores_ranges=job.variant == "restarts")
+        return self._send(reply, fault, entry)
 
     async def list_jobs(self, request: Request) -> Parcel:
         """``GET /{flavour}/jobs?client_ref=…&name=…&limit=…&cursor=…``: ``{"data": […], "next": cursor or null}``."""
@@ -342,9 +353,21 @@ class Sim:
             "updated_at": to_rfc3339(job.updated_at),
             **job.forced,
         }
-        if FLAVOURS[job.flavour].inline:
+        flavour = FLAVOURS[job.flavour]
+        if flavour.inline:
             document["output"] = {"records": job.rows, "reference": job.client_ref}
+        if flavour.batch:
+            document |= self._batch(job, address, word)
         return document
+
+    def _batch(self, job: Job, address: str, word: str) -> dict[str, Any]:
+        """What the status of a batch says of its files: null for one that has nothing in it."""
+        output, errors = outcomes(job.items, job.personality, job.variant, word) if word in FINAL_WORDS else ([], [])
+        return {
+            "output_url": f"{address}/result?sig={job.signature + 1}" if output else None,
+            "error_url": f"{address}/errors?sig={job.signature + 1}" if errors else None,
+            "counts": {"total": len(job.items), "completed": len(output), "failed": len(errors)},
+        }
 
     def _result_reply(self, job: Job) -> Reply:
         content, content_type = job.result()

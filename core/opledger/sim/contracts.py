@@ -111,6 +111,8 @@ match = 'item.client_ref == operation.operation_id'
 item_state = "/state"
 absence_is_proof = false
 """,
+    "batch": _KEY + _RESEND + _LIST,
+    "once": _KEY + _RESEND,
     "inline": _KEY + _RESEND,
 }
 
@@ -129,11 +131,28 @@ count = "/records"
 strict = true
 format = "csv"
 """
+_ITEMS: Final = """\
+format = "jsonl"
+also = [{ name = "errors", url = "/error_url", optional = true }]
+collect_in = ["succeeded", "failed", "cancelled", "expired"]
+
+[result.items]
+id = "/custom_id"
+failed_when = 'item.error != null'
+reason = "/error/message"
+total = "/counts/total"
+sent = "/requests"
+"""
 _RESULT: Final[Mapping[str, str]] = {
     "header": _RESULT_URL.replace('url = "/result_url"', 'path = "/header/jobs/{job_id}/result"')
     .replace('content_type = ["text/csv"]', 'content_type = ["application/json", "text/csv"]')
     .replace('count = "/records"\n', "")
     .replace('format = "csv"\n', ""),
+    "once": _RESULT_URL + "single_use = true\n",
+    "batch": _RESULT_URL.replace('url = "/result_url"', 'url = "/output_url"')
+    .replace('content_type = ["text/csv"]', 'content_type = ["application/jsonl"]')
+    .replace('count = "/records"\n', "")
+    .replace('format = "csv"\n', _ITEMS),
 }
 
 _REST: Final = """

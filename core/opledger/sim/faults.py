@@ -136,7 +136,7 @@ def result_fault(scene: Scene) -> Fault | None:
     """The fault of the `nth` result read of a job."""
     first = scene.nth == 1
     match scene.personality, scene.variant:
-        case "cut", "result" if first:
+        case ("cut", "result") | ("breaking", _) if first:
             return Fault("result cut in half", cut=True)
         case "slow", _:
             return Fault("dripping", drip=DRIP)

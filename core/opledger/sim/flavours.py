@@ -25,6 +25,8 @@ class Flavour:
     lists: bool = False  #: GET /jobs exists
     client_id: bool = False  #: the token becomes the job's id
     inline: bool = False  #: the create answer already holds the result
+    batch: bool = False  #: a job has items, each with an outcome of its own; also a job that failed leaves some
+    once: bool = False  #: a result can be read once
 
 
 def _table(*flavours: Flavour) -> dict[str, Flavour]:
@@ -41,5 +43,7 @@ FLAVOURS: Final[Mapping[str, Flavour]] = _table(
     Flavour("body", "token in the body; a list of everything, in pages", "body", "request_token", lists=True),
     Flavour("unique", "unique names; list by name", "body", "name", repeat="conflict", lists=True),
     Flavour("singleton", "one job at a time", "none", repeat="busy"),
+    Flavour("batch", "outcomes by item, in two files", "header", "idempotency-key", lists=True, batch=True),
+    Flavour("once", "a result can be read once", "header", "idempotency-key", once=True),
     Flavour("inline", "answers the create with the result", "header", "idempotency-key", inline=True),
 )

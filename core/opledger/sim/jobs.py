@@ -14,6 +14,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final, Literal
 
+from opledger.sim.artefacts import keys_of
 from opledger.sim.flavours import Flavour
 from opledger.sim.personalities import fraction
 
@@ -83,6 +84,7 @@ class Job:
     cancelled: float | None = None
     first_refusal: float | None = None
     forced: Mapping[str, Any] = field(default_factory=dict)
+    items: tuple[str, ...] = ()  #: the keys of a batch
     final: str | None = None
     last_word: str = "queued"
 
@@ -128,8 +130,9 @@ class Job:
         return {"code": code, "message": message} if code else None
 
     def result(self) -> tuple[bytes, str]:
-        """The result's bytes and content type; the same for every read."""
-        rows = [(row, self.client_ref or "", 100 + (row * 37) % 900) for row in range(1, self.rows + 1)]
+        """The result's bytes and content type; the same for every read, but where the personality has it otherwise."""
+        revision = self.personality == "breaking" and self.variant == "changed" and self.result_reads > 1
+        rows = [(row, self.client_ref or "", 100 + (row * 37) % 900 + revision) for row in range(1, self.rows + 1)]
         if self.kind == "json":
             records = [dict(zip(("row", "reference", "amount"), row, strict=True)) for row in rows]
             return json.dumps({"id": self.id, "records": records}).encode(), "application/json"
@@ -193,6 +196,7 @@ class Jobs:
             personality=wish.personality,
             variant=wish.variant,
             rows=max(0, min(200_000, _whole(options.get("rows"), 50))),
+            items=keys_of(options),
             kind="json" if options.get("_format") == "json" or order.flavour.inline else "csv",
             seconds=self._seconds(wish, options),
             polls=_whole(options.get("_polls"), 0),

@@ -20,6 +20,7 @@ CANCELLED: Final = frozenset({State.CANCELLED})
 VIOLATION: Final = frozenset({State.CONTRACT_VIOLATION})
 TIMED_OUT: Final = frozenset({State.RESULT_TIMED_OUT})
 UNAVAILABLE: Final = frozenset({State.RESULT_UNAVAILABLE})
+INVALID: Final = frozenset({State.RESULT_VALIDATION_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,27 @@ PERSONALITIES: Final[Mapping[str, Personality]] = _table(
     Personality(
         "bad_checksum",
         "states a wrong checksum for the result, once or always",
-        {"once": SUCCEEDED, "always": frozenset({State.RESULT_VALIDATION_FAILED})},
+        {"once": SUCCEEDED, "always": INVALID},
+    ),
+    Personality(
+        "breaking",
+        "breaks off in a large result, and sends the rest when asked; or all of it, or another one",
+        {"resumes": SUCCEEDED, "restarts": SUCCEEDED, "changed": SUCCEEDED},
+        options={"rows": 40_000},
+    ),
+    Personality(
+        "batch",
+        "answers for items in another order and in two files, for some twice, for some not, for none of them",
+        {
+            "mixed": SUCCEEDED,
+            "all_failed": FAILED,
+            "nothing": UNAVAILABLE,
+            "missing": INVALID,
+            "repeated": INVALID,
+            "extra": INVALID,
+        },
+        flavour="batch",
+        options={"requests": [{"custom_id": f"row-{number}", "amount": 10 * number} for number in range(1, 9)]},
     ),
     Personality("never_ending", "runs and runs", {"plain": TIMED_OUT}),
 )

@@ -6,13 +6,15 @@ from datetime import date, timedelta
 
 import pytest
 
-from opledger.rules.contract import KEPT, Auth
+from opledger.rules.contract import KEPT, Also, Auth
 from opledger.rules.files.contract import ContractInvalid, digest_of, parse
 from opledger.rules.files.not_yet import NOT_YET
 from opledger.rules.model import Means
+from opledger.rules.schemas import Schema
+from opledger.rules.values import Pick
 from tests.core.rules.contract_example import EXAMPLE, driven
 
-NOT_DRIVEN = ["resume", "result.schema", "result.error_row_when", "result.also", "result.items"]
+NOT_DRIVEN = ["resume"]
 
 SMALL = """\
 name = "jobs"
@@ -86,6 +88,13 @@ def test_the_documented_example_is_read_value_by_value() -> None:
     assert result is not None
     assert (result.max_size, result.checksum_algorithm, result.format) == (2 * 1024**3, "sha256", "csv")
     assert (result.available_for, result.timeout) == (timedelta(hours=1), timedelta(minutes=10))
+    assert (result.single_use, result.collect_in, result.schema) == (False, frozenset({Means.SUCCEEDED}), None)
+    assert result.error_row_when is not None
+    assert result.error_row_when.text == 'row.error != ""'
+    assert result.also == (Also("errors", Pick.parse("/error_url"), optional=True),)
+    assert result.items is not None
+    assert (result.items.id.text, result.items.total) == ("/custom_id", Pick.parse("/counts/total"))
+    assert (result.items.sent, result.items.at, result.items.reason) == (None, None, None)
     assert contract.deadlines.collect == timedelta(minutes=15)
     assert (contract.limits.concurrency, contract.limits.rate) == (20, 50.0)
     assert (contract.approval_required, contract.safety.billable) == (False, True)
@@ -95,7 +104,31 @@ def test_the_documented_example_is_read_value_by_value() -> None:
 def test_everything_that_is_not_driven_can_still_be_told_from_a_typo() -> None:
     """A contract that waits for a later version must be right already, or it fails on the day it is needed."""
     source = EXAMPLE.replace('schema = "', 'shcema = "').replace('id = "/custom_id"\n', "")
-    assert {"result.shcema", "result.items.id"} <= set(keys(source))
+    assert {"result.shcema", "result.items.id", "resume"} <= set(keys(source))
+
+
+def test_a_schema_is_read_from_beside_the_contract_and_is_a_part_of_it() -> None:
+    """Another schema is another contract; and what is pinned can be read again when the file is gone."""
+    source = SMALL + '[result]\nurl = "/u"\nformat = "json"\nschema = "x.json"\n'
+    first = parse(source, environment={}, beside={"x.json": '{"type": "object"}'}.__getitem__)
+    assert first.result is not None
+    assert first.result.schema == Schema('{"type": "object"}', "x.json")
+    other = parse(source, environment={}, beside={"x.json": "{}"}.__getitem__)
+    assert other.digest != first.digest
+    again = parse(source, environment=first.environment)
+    assert (again.digest, again.result) == (first.digest, first.result)
+    assert keys(source.replace("x.json", "../x.json")) == ["result.schema"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1]", "{", '{"type": "objekt"}', '{"$ref": "http://127.0.0.1:9/x"}', '{"$ref": "file:///etc/hostname"}'],
+)
+def test_a_schema_that_cannot_be_used_is_refused_at_load(text: str) -> None:
+    """Not when a result has come; and nothing is fetched for it."""
+    source = SMALL + '[result]\nurl = "/u"\nformat = "json"\nschema = "x.json"\n'
+    with pytest.raises(ContractInvalid, match=r"line 17, result\.schema: "):
+        parse(source, environment={}, beside=lambda _: text)
 
 
 OAUTH = """\
@@ -122,13 +155,7 @@ LATER = [
     ("create.fields", '[create.fields]\n"/key" = "{secret.a}"\n[secrets]\na = "env:A"\n'),
     ("create.idempotency.mechanism", '[create.idempotency]\nmechanism = "two_phase"\nname = "/x"\n'),
     ("resume", '[resume]\nmethod = "POST"\npath = "/jobs/{job_id}/retry"\n'),
-    ("result.single_use", '[result]\nurl = "/u"\nsingle_use = true\n'),
     ("result.auth", '[result]\nurl = "/u"\nauth = { kind = "bearer", secret = "env:X" }\n'),
-    ("result.schema", '[result]\nurl = "/u"\nformat = "json"\nschema = "x.json"\n'),
-    ("result.also", '[result]\nurl = "/u"\nalso = [{ name = "errors", url = "/e", optional = true }]\n'),
-    ("result.error_row_when", '[result]\nurl = "/u"\nformat = "csv"\nerror_row_when = \'row.error != ""\'\n'),
-    ("result.collect_in", '[result]\nurl = "/u"\ncollect_in = ["succeeded", "cancelled"]\n'),
-    ("result.items", '[result]\nurl = "/u"\nformat = "jsonl"\n[result.items]\nid = "/id"\n'),
 ]
 
 

@@ -43,6 +43,8 @@ def test_a_contract_tells_the_token_where_the_flavour_reads_it(flavour: str) -> 
         ("body", "bounded"),
         ("unique", "bounded"),
         ("singleton", "lookup_weak"),
+        ("batch", "bounded"),
+        ("once", "bounded"),
         ("inline", "bounded"),
     ],
 )
@@ -54,7 +56,7 @@ def test_a_contract_is_read_and_promises_what_the_flavour_keeps(flavour: str, gr
 
 def test_every_flavour_is_graded_above() -> None:
     """A new one must say what it promises."""
-    assert len(FLAVOURS) == 10
+    assert len(FLAVOURS) == 12
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

@@ -137,6 +137,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
     scope = _scope(root.data, secrets)
     create_table = root.table("create")
     create = Create("POST", Template("/")) if create_table is None else calls.create(create_table, scope)
+    result = _result(root, scope, environment)  # before the digest: a schema beside the contract is a part of it
     contract = Contract(
         name=root.value("name", "", _name),
         digest=digest_of(source, environment.used),
@@ -159,7 +160,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
         status=_status(root, scope),
         poll=calls.poll(root.table("poll")),
         cancel=_cancel(root, scope),
-        result=_result(root, scope, environment),
+        result=result,
         webhook=None if (table := root.table("webhook")) is None else webhooks.webhook(table),
         deadlines=_deadlines(root.table("deadlines")),
         limits=_limits(root.table("limits")),

@@ -26,20 +26,12 @@ def _given(value: Any) -> bool:
     return True
 
 
-def _true(value: Any) -> bool:
-    return value is True
-
-
 def _is(word: str) -> Callable[[Any], bool]:
     return lambda value: bool(value == word)
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, Mapping)
-
-
-def _other_than_succeeded(value: Any) -> bool:
-    return value not in (["succeeded"], "succeeded")
 
 
 def _names_a_secret(value: Any) -> bool:
@@ -56,13 +48,7 @@ NOT_YET: Final[tuple[NotYet, ...]] = (
     NotYet(("create", "idempotency", "mechanism"), _is("two_phase"), 'mechanism = "two_phase"'),
     NotYet(("status",), _is("none"), 'status = "none"'),
     NotYet(("resume",), _given, "a resume call"),
-    NotYet(("result", "single_use"), _true, "a result that can be read only once"),
     NotYet(("result", "auth"), _is_table, "a result with credentials of its own"),
-    NotYet(("result", "schema"), _given, "a schema for the result"),
-    NotYet(("result", "also"), _given, "a second result file"),
-    NotYet(("result", "error_row_when"), _given, "looking for error rows in the result"),
-    NotYet(("result", "collect_in"), _other_than_succeeded, "collecting the result of a job that did not succeed"),
-    NotYet(("result", "items"), _given, "reading the outcome of each item"),
 )
 
 
