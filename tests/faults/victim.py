@@ -21,9 +21,11 @@ from typing import Any, Literal
 
 from opledger.cli import logs
 from opledger.config import WorkerSettings, load_settings
+from opledger.edges import stores
 from opledger.edges.clock import SystemClock
 from opledger.edges.files import ResultFolder
 from opledger.edges.http import Http
+from opledger.edges.stores import ObjectResults
 from opledger.errors import StoreUnavailable
 from opledger.rules import evidence as e
 from opledger.service import run_worker
@@ -121,7 +123,7 @@ def _written(_: Any, writes: Any) -> list[str]:
     return names
 
 
-def _sync(effects: Effects, owner: type, method: str, names: Callable[..., list[str]]) -> None:
+def _sync(effects: Effects, owner: Any, method: str, names: Callable[..., list[str]]) -> None:
     real = getattr(owner, method)
 
     @functools.wraps(real)
@@ -170,6 +172,9 @@ def arm(effects: Effects) -> None:
     _sync(effects, Store, "release", lambda *_: ["release"])
     _sync(effects, Store, "farewell", lambda *_: ["farewell"])
     _sync(effects, ResultFolder, "keep", lambda *_: ["keep"])
+    _sync(effects, ObjectResults, "keep", lambda *_: ["keep"])
+    _sync(effects, ObjectResults, "_upload", lambda *_: ["upload"])
+    _sync(effects, stores, "go_on", lambda *_: ["piece"])  # of an upload, and of reading it back
     _async(effects, Http, "send", lambda _, request: [f"send {request.method}"])
     _chunks(effects)
     _async(effects, Http, "download", lambda *_: ["download"])

@@ -45,6 +45,11 @@ class S3:
         """What lies in the bucket."""
         return _between(self.ask("GET", self.bucket).decode(), "Key")
 
+    def empty(self) -> None:
+        """Forget everything but the bucket. What moto keeps is of the whole process, not of this server."""
+        self.ask("POST", "moto-api/reset")
+        self.ask("PUT", self.bucket)
+
     def uploads(self) -> list[str]:
         """Uploads in parts that were begun, and neither ended nor called off."""
         return _between(self.ask("GET", f"{self.bucket}?uploads").decode(), "UploadId")
@@ -67,7 +72,7 @@ def s3_server(bucket: str = "results") -> Iterator[S3]:
     try:
         host, port = server.get_host_and_port()
         made = S3(f"http://{host}:{port}", bucket, server)
-        made.ask("PUT", bucket)
+        made.empty()
         yield made
     finally:
         server.stop()

@@ -36,11 +36,17 @@ from opledger.errors import ConfigWrong, Refused, StoreUnavailable
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-PIECE: Final = 8 * 1024 * 1024
-"""Bytes of one part of an upload, and of one ranged read. S3 takes 10,000 parts: 80 GB."""
+PIECE: Final = 5 * 1024 * 1024
+"""Bytes of one part of an upload, and of one ranged read. S3 takes no smaller ones."""
+
+MOST_PARTS: Final = 9_000
+"""Most parts of one upload; a very large file has larger ones. S3 takes 10,000."""
 
 AT_ONCE: Final = 2
 """Parts under way at a time. With PIECE it bounds the memory that a transfer takes."""
+
+RETRIES: Final = 3
+"""Tries of one request after the first, for what passes by itself."""
 
 SCHEMES: Final = ("s3", "gs", "az", "memory")
 _HINT: Final = (
@@ -246,7 +252,8 @@ class ObjectResults:
             if size <= PIECE:
                 obstore.put(self._store, key, file.read(), use_multipart=False)
             else:
-                obstore.put(self._store, key, parts(), chunk_size=PIECE, max_concurrency=AT_ONCE)
+                part = max(PIECE, -(-size // MOST_PARTS))
+                obstore.put(self._store, key, parts(), chunk_size=part, max_concurrency=AT_ONCE)
 
     def _pieces(self, key: str, size: int, tag: str | None) -> Iterator[bytes]:
         """Read an object in ranges: each is short, may be tried again, and all are of one version."""
@@ -333,7 +340,7 @@ def _connect(scheme: str, bucket: str, prefix: str) -> ObjectStore:
             "timeout": timedelta(seconds=60),
         },
         # A few tries for what passes; what lasts is tried again by the worker, where people can see it.
-        "retry_config": {"max_retries": 3, "retry_timeout": timedelta(seconds=30)},
+        "retry_config": {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=30)},
     }
     try:
         if scheme == "s3":

@@ -35,8 +35,7 @@ def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
             monkeypatch.delenv(name)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    for key in server.objects():
-        server.ask("DELETE", f"{server.bucket}/{key}")
+    server.empty()
     return server
 
 
