@@ -156,7 +156,8 @@ def _own_words(kind: str, data: Json) -> str:
     if kind == "CallSent":
         return f"{data.get('action', '')}: {data.get('method', '')} {data.get('url', '')}"
     if kind == "Accepted":
-        return f"job {data.get('job_id', '')} ({data.get('how', '')})"
+        how = data.get("how")
+        return f"job {data.get('job_id', '')}" + (f" ({how})" if how else "")
     if kind == "Decided":
         return str(data.get("choice", ""))
     if kind == "DeadlinePassed":

@@ -25,7 +25,7 @@ GLYPHS: Final[Mapping[State, str]] = {
     State.CANCEL_REQUESTED: "⊗",
     State.CANCELLING: "⊗",
     State.CANCELLATION_UNCONFIRMED: "⊠",
-    State.RESULT_TIMED_OUT: "⧖",
+    State.RESULT_TIMED_OUT: "◷",
     State.RESULT_COLLECTING: "↓",
     State.RESULT_UNAVAILABLE: "∅",
     State.RESULT_VALIDATION_FAILED: "≠",

@@ -15,8 +15,9 @@ from opledger.errors import OpledgerError, Refused
 from opledger.ledger.bulk import Decision, Outcome, Prospect, Target, carry_out, changed_meanwhile, preview
 from opledger.ledger.bulk import Verb as BulkVerb
 from opledger.ledger.reviewing import sharing
+from opledger.rules import cancels
 from opledger.rules.choices import Option
-from opledger.rules.guarantees import guarantees
+from opledger.rules.guarantees import cancel_line, guarantees
 from opledger.rules.model import Operation, State
 from opledger_console.desk import Desk
 from opledger_console.verdicts import Verdict
@@ -82,13 +83,11 @@ def cancel_facts(desk: Desk, operation_id: str) -> CancelFacts:
     contract = ledger.contract_of(op)
     call = contract.cancel
     withdraws = ahead.to is State.WITHDRAWN
-    report = guarantees(contract).cancel
-    promises = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in report.items() if value is not None)
     return CancelFacts(
         operation=op,
         withdraws=withdraws,
-        sends=None if withdraws or call is None else f"{call.method} {call.path.text}",
-        promises=promises,
+        sends=None if withdraws or call is None else cancels.target(op, contract) or f"{call.method} {call.path.text}",
+        promises=cancel_line(guarantees(contract).cancel),
         leaves=None if call is None else call.leaves,
         destroys=() if call is None else tuple(call.destroys),
         others=others,

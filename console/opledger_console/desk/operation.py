@@ -287,7 +287,8 @@ def _others(desk: Desk, op: Operation, broken: Event) -> tuple[str | None, list[
 
 def _titled(desk: Desk, event: Event, whose: str, op: Operation) -> tuple[str, str]:
     status, sha256 = fact(event, "status"), fact(event, "answer")
-    job = fact(event, "job_id") or event.remote_job_id
+    # Of an answer that broke a promise the record's own job says nothing: it is about another one.
+    job = fact(event, "job_id") or (None if event.kind in BROKEN else event.remote_job_id)
     title = "" if whose == op.operation_id else f"of {short_id(whose)}: "
     title += f"{event.kind}, event {event.seq} at {to_rfc3339(event.at)[:19]}Z"
     title += f", status {status}" if status else ""

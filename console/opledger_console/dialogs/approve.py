@@ -93,7 +93,7 @@ def review_pieces(review: Json, op: Operation, now: datetime) -> tuple[Piece, ..
 
 
 def _pieces(review: Json, op: Operation, now: datetime) -> Iterator[Piece]:
-    yield from titled("Mind", tuple(_warnings(review)))
+    yield from titled("Before you decide", tuple(_warnings(review)))
     yield from titled("Exactly this will be sent", tuple(request_pieces(review["request"], review["credentials"])))
     yield from titled("Who asks, and why", tuple(_asked(review, op, now)))
     yield from titled("What the contract promises", tuple(_promises(review)))
@@ -145,8 +145,9 @@ def _asked(review: Json, op: Operation, now: datetime) -> Iterator[Piece]:
     yield Piece(f"approvals: {given} of {review['approvals_needed']}" + (", given by:" if given else ""))
     yield from (Piece(str(by), "said", 2) for by in review["approvals"])
     if review["approvers"] is not None:
-        yield Piece("may be given by:")
-        yield from (Piece(str(name), "said", 2) for name in review["approvers"] or ("nobody",))
+        left = [name for name in review["approvers"] if name not in review["approvals"]]
+        yield Piece("may still be given by:")
+        yield from (Piece(str(name), "said", 2) for name in left or ("nobody",))
     if review["four_eyes"]:
         yield Piece("four eyes: whoever requested it cannot approve it")
     lapses = op.approval_deadline

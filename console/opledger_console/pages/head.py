@@ -53,7 +53,7 @@ def _ranked(head: Head, now: datetime, width: int) -> Iterator[tuple[int, Row]]:
     if blocked is not None and (plan is None or blocked.reason != plan.because):
         yield 1, Row((("held", "dim", LABEL), (f"{blocked.code}: {blocked.reason}", "warn", 0)))
     if op.attention is not None:
-        yield 2, Row((("attn", "warn", LABEL), (_attention(op, now), "warn", 0)))
+        yield 2, Row((("alert", "warn", LABEL), (_attention(op, now), "warn", 0)))
     bars = _deadlines(op, now)
     if bars:
         yield 2, Row((("due", "dim", LABEL), *bars))

@@ -81,7 +81,7 @@ class LedgerScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The frame, what the screen is about, the keys."""
         yield FrameLine(self.desk.where, self.desk.settings.operator)
-        yield AttentionStrip(markup=False)
+        yield AttentionStrip()
         yield from self.body()
         yield NoticeLine()
         yield KeysLine()

@@ -8,7 +8,7 @@ from typing import Final
 from opledger.rules.model import NEEDS_HUMAN, State
 from opledger.store.tail import TailEvent
 from opledger_console.tailfilter import said
-from opledger_console.views import GLYPHS, Column, Row, TimeStyle, short_id, stamp
+from opledger_console.views import GLYPHS, Column, Row, TimeStyle, short_id
 
 CONTRACT: Final = 2
 """The place of the contract among the cells of a row."""
@@ -20,11 +20,15 @@ ROOMY: Final = 96
 """From this width on the state that an event led to has a column of its own; before it stands among the words."""
 
 
+TIME: Final = 13
+"""Cells of a time with its zone, and a date before it where it is not of today: ``28Nov 22:00Z``."""
+
+
 def columns(width: int) -> tuple[Column, ...]:
     """Return the columns of a list of this width."""
     roomy, tight = (0, NEVER) if width >= ROOMY else (NEVER, 0)
     return (
-        ("time", 9, 0),
+        ("time", TIME if width >= ROOMY else 9, 0),
         ("id", 8, 0),
         ("contract", 14, 112),
         ("from", 26, 150),
@@ -59,7 +63,9 @@ def row_of(one: TailEvent, now: datetime, style: TimeStyle) -> Row:
 
 def _time(at: datetime, now: datetime, style: TimeStyle) -> str:
     local = style is TimeStyle.LOCAL
-    return stamp(at, now, style if local else TimeStyle.UTC) + ("" if local else "Z")
+    shown, today = (at.astimezone(), now.astimezone()) if local else (at, now)
+    words = f"{shown:%H:%M:%S}" if shown.date() == today.date() else f"{shown:%d%b %Hh%M}"
+    return words + ("" if local else "Z")
 
 
 def _named(word: str | None) -> str:

@@ -39,16 +39,13 @@ def _drawn(detail: Detail) -> Text:
     text.append("\n")
     text.append_text(line(detail.explanation.why, limit=400))
     following = next_words(op, detail.taken_at)
-    if following:
+    # Why it stands still says the same, where it does.
+    if following and detail.explanation.blocked_by is None:
         text.append("\nnext: ", style="bold")
         text.append_text(line(following, limit=300))
-    if detail.explanation.blocked_by is not None:
-        text.append("\nwaits for: ", style="bold")
-        text.append_text(line(detail.explanation.blocked_by.reason, limit=300))
-    for option in detail.explanation.choices:
-        text.append(f"\n  resolve --as {option.choice.value}", style="bold")
-        text.append_text(line(f": {option.consequence}", limit=300))
-    text.append("\n")
+    if detail.explanation.choices:
+        text.append("\nv decides: ", style="bold")
+        text.append_text(line(", ".join(option.choice.value for option in detail.explanation.choices)))
     for event in detail.history:
         text.append(f"\n{event.at:%H:%M:%S}Z ", style="dim")
         text.append(f"{event.from_state or '·'} → {event.to_state}  ")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.widgets import Static
 
 from opledger_console.text import line
-from opledger_console.views import STRIP, Overview
+from opledger_console.views import GLYPHS, STRIP, Overview
 
 
 class FrameLine(Static):
@@ -53,19 +54,36 @@ class AttentionStrip(Static):
     AttentionStrip { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._overview: Overview | None = None
+
     def show(self, overview: Overview) -> None:
         """Draw what there is, and only that: in 80 columns every count must fit."""
-        text = Text(no_wrap=True, overflow="ellipsis", end="")
-        waiting = [(words, overview.attentions.get(code, 0)) for code, words in STRIP]
+        self._overview = overview
         known = {code.value for code, _ in STRIP}
-        waiting.append(("provider paused", len(overview.paused)))
-        waiting.append(("look", sum(count for code, count in overview.attentions.items() if code not in known)))
-        for words, count in waiting:
-            if count:
-                text.append(" ")
-                text.append(f" {words} {count} ", style="bold reverse")
-        if text:
-            text.append("  ! next", style="dim")
-        else:
-            text.append(" nothing waits for a person", style="dim")
+        waiting = [(GLYPHS[code], words, overview.attentions.get(code, 0)) for code, words in STRIP]
+        waiting.append(("‖", "provider paused", len(overview.paused)))
+        others = sum(count for code, count in overview.attentions.items() if code not in known)
+        waiting.append(("!", "look", others))
+        shown = [one for one in waiting if one[2]]
+        if not shown:
+            self.update(Text(" nothing waits for a person", style="dim"))
+            return
+        # Words where they fit; the glyphs of the list where they do not. A count is never cut off.
+        full = [f" {words} {count} " for _, words, count in shown]
+        brief = [f" {glyph} {words.split()[0]} {count} " for glyph, words, count in shown]
+        least = [f" {glyph} {count} " for glyph, _, count in shown]
+        room = self.size.width or 80
+        parts = next((one for one in (full, brief) if sum(map(cell_len, one)) + len(one) + 8 <= room), least)
+        text = Text(no_wrap=True, overflow="ellipsis", end="")
+        for part in parts:
+            text.append(" ")
+            text.append(part, style="bold reverse")
+        text.append("  ! next", style="dim")
         self.update(text)
+
+    def on_resize(self) -> None:
+        """What fits has changed."""
+        if self._overview is not None:
+            self.show(self._overview)

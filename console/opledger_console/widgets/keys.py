@@ -47,7 +47,8 @@ class KeysLine(Static):
         for display, words, enabled, key in keys:
             start = text.cell_len
             text.append(f" {display}", style="bold" if enabled else "dim")
-            text.append(f" {words}", style="" if enabled else "dim strike")
+            text.append(" ")
+            text.append(words, style="" if enabled else "dim strike")
             self._places.append((start, text.cell_len, key))
             text.append(" ")
         self.update(text)

@@ -37,9 +37,9 @@ class Listing(ScrollView, can_focus=True):
     Listing > .listing--empty { color: $text-muted; }
     Listing > .listing--cursor { text-style: reverse; }
     Listing > .listing--resting { text-style: underline; }
-    Listing > .listing--human { color: $text-warning; text-style: bold; }
+    Listing > .listing--human { color: $text-warning; }
     Listing > .listing--good { color: $text-success; }
-    Listing > .listing--bad { color: $text-error; }
+    Listing > .listing--bad { color: $text-error; text-style: bold; }
     Listing > .listing--ended { color: $text-muted; }
     Listing > .listing--busy { color: $foreground; }
     Listing > .listing--plain { color: $foreground; }

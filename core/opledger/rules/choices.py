@@ -89,7 +89,7 @@ def _create_line(op: Operation, contract: Contract) -> str:
 
 
 def _cancel_line(contract: Contract) -> str | None:
-    return None if contract.cancel is None else f"{contract.cancel.method} cancel"
+    return None if contract.cancel is None else f"the cancel call ({contract.cancel.method})"
 
 
 def _cancelled(contract: Contract) -> str:

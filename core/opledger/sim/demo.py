@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from opledger.edges.clock import Clock, SystemClock
-from opledger.errors import Refused
 from opledger.ledger import Ledger
 from opledger.rules.explain import waits_for_person
 from opledger.rules.model import Choice, Operation, State
@@ -26,7 +25,7 @@ from opledger.rules.plain import clean
 from opledger.rules.shapes import Event
 from opledger.sim.contracts import contract_name
 from opledger.sim.judge import Verdict, verdict
-from opledger.sim.people import AGENTS, OPERATOR, POLICY, PROVIDER_REST, SCENES, Part, People
+from opledger.sim.people import AGENTS, POLICY, SCENES, Part, People
 from opledger.sim.personalities import PERSONALITIES, plan
 from opledger.sim.screen import Screen
 from opledger.sim.stage import Stage
@@ -149,12 +148,7 @@ def run(
         if show is None or headless:
             trouble = _watch(play, stage, clock)
         else:
-            closed = threading.Event()
-            keeper = threading.Thread(target=_keep_open, args=(stage, closed), daemon=True)
-            keeper.start()
             show(stage.url, stage.environment)
-            closed.set()
-            keeper.join()
             play.look()
             trouble = None
         found = verdict(stage.sim.log(), play.intents(), play.accepted())
@@ -166,16 +160,6 @@ def run(
     screen.say("kept for a look:")
     screen.say(f"  opledger --db {stage.url} list")
     return 0 if not found.problems and trouble is None else 1
-
-
-def _keep_open(stage: Stage, closed: threading.Event) -> None:
-    """Resume paused providers while the console is open: it cannot yet, and the credentials are good again by then."""
-    while not closed.wait(PROVIDER_REST.total_seconds()):
-        for contract in stage.ledger.store.paused():
-            try:
-                stage.ledger.resume_provider(contract, reason="the credentials are good again", by=OPERATOR)
-            except Refused as refused:
-                log.info("%s: %s", contract, refused)
 
 
 def _watch(play: Play, stage: Stage, clock: Clock) -> str | None:

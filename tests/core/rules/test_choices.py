@@ -106,8 +106,8 @@ def test_what_will_be_sent_is_said() -> None:
     }
     assert sent == {
         (State.CREATE_UNKNOWN, "resend"): "POST create of reports under token idem_abcdefghijklmnop",
-        (State.CONTRACT_VIOLATION, "cancel"): "POST cancel",
-        (State.CANCELLATION_UNCONFIRMED, "cancel"): "POST cancel",
+        (State.CONTRACT_VIOLATION, "cancel"): "the cancel call (POST)",
+        (State.CANCELLATION_UNCONFIRMED, "cancel"): "the cancel call (POST)",
         (State.RESULT_UNAVAILABLE, "collect"): "result read",
         (State.RESULT_VALIDATION_FAILED, "collect"): "result read",
     }
@@ -117,7 +117,7 @@ def test_nothing_is_created_any_more_while_a_cancel_stands() -> None:
     """A resend would be taken back before it left; a job that is bound is cancelled at once."""
     found = offers(a_question(State.CREATE_UNKNOWN, cancel=INTENT))
     assert tuple(found) == ("bind", "not-created", "close")
-    assert found["bind"].sends == "DELETE cancel"
+    assert found["bind"].sends == "the cancel call (DELETE)"
     assert "cancelled" in found["bind"].consequence
     without = offers(a_question(State.CREATE_UNKNOWN, cancel=INTENT), a_contract(cancel=None))
     assert (without["bind"].sends, "polled" in without["bind"].consequence) == (None, True)
