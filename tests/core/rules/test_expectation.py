@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from opledger.errors import UsageError
+from opledger.rules import wishes
 from opledger.rules.contract import Result
 from opledger.rules.evidence import ResultAccepted, ResultInvalid
 from opledger.rules.expectation import (
@@ -17,8 +19,10 @@ from opledger.rules.expectation import (
     unmet,
     word,
 )
+from opledger.rules.files import contract as contract_file
 from opledger.rules.model import ItemSummary, Operation, State, StoredResult
 from opledger.rules.results import Verdict, Whole
+from opledger.rules.wishes import Wish
 from tests.support.contracts import a_contract
 from tests.support.records import a_record
 
@@ -222,3 +226,39 @@ def test_a_record_of_another_version_breaks_nothing() -> None:
         "tried on the result",
         "a remark",
     ]
+
+
+SMALL = """\
+name = "jobs"
+base_url = "https://api.example.com/"
+[create]
+method = "POST"
+path = "/jobs"
+job_id = "/id"
+[status]
+path = "/jobs/{job_id}"
+state = "/state"
+[status.states]
+succeeded = ["done"]
+[result]
+url = "/u"
+"""
+
+
+def test_a_contract_names_what_it_expects() -> None:
+    """Read and refused as every other condition of a contract: with its key, its line and what is wrong."""
+    found = contract_file.parse(SMALL + 'expect = "count >= 28"', environment={}).result
+    assert found is not None
+    assert found.expect == parse("count >= 28")
+    for wrong in ('"coutn >= 28"', '"count"', '"count >="', "28"):
+        with pytest.raises(contract_file.ContractInvalid, match=r"line 14, result\.expect"):
+            contract_file.parse(f"{SMALL}expect = {wrong}", environment={})
+
+
+def test_a_wish_with_a_slip_is_refused_before_anything_is_written() -> None:
+    """The agent that made it is there to mend it; whoever finds it after the job is not."""
+    wish = Wish("jobs", {"rows": 3}, requested_by="agent-7")
+    for text in ("cel:count >= 28", "count >= 28", "coutn >= 28", "a CSV"):
+        wishes.check(replace(wish, expectation=text))
+    with pytest.raises(UsageError, match=r"the expectation cannot be tried: .*'coutn'; only content_type, count"):
+        wishes.check(replace(wish, expectation="cel:coutn >= 28"))
