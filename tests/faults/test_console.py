@@ -149,7 +149,7 @@ def give_reason(terminal: Terminal, reason: str) -> None:
 
 
 def _confirm(terminal: Terminal) -> None:
-    while "▐ " not in terminal.text():
+    while "[ " not in terminal.text():
         terminal.press("enter")  # on to the next field, and from the last one to the safe button
         terminal.rest(0.2)
     terminal.press("tab")

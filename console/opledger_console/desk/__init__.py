@@ -36,6 +36,7 @@ class Desk:
         self._opening = threading.Lock()
         self._child = ChildWorker(settings)
         self.memory = memory or Memory()
+        self.latest: Overview | None = None  #: the last picture of the whole, for a screen that has just been opened
         self._counts: dict[str, int] = {}
         self._count_again = 0.0
 
@@ -75,7 +76,7 @@ class Desk:
         if self.drives and not alive:
             self._child.start(now)
         queries = ledger.store.queries
-        return Overview(
+        self.latest = Overview(
             taken_at=now,
             counts=self._counted(queries.counts),
             attentions=queries.attentions(),
@@ -84,6 +85,7 @@ class Desk:
             driver=self._driver(alive),
             mode=self._mode(alive),
         )
+        return self.latest
 
     def _counted(self, count: Callable[[], dict[str, int]]) -> dict[str, int]:
         monotonic = self.ledger.clock.monotonic

@@ -91,7 +91,7 @@ class Press(Button):
 
     def on_focus(self) -> None:
         """Mark what Enter would press; a colour alone does not reach everybody."""
-        self.label = Content(f"▐ {self._words} ▌")
+        self.label = Content(f"[ {self._words} ]")
 
     def on_blur(self) -> None:
         """Take the mark away."""

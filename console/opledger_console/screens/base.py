@@ -41,7 +41,7 @@ class LedgerScreen(Screen[None]):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.desk = desk
-        self.overview: Overview | None = None
+        self.overview: Overview | None = desk.latest
         self.away: str | None = None
         self._again = False
         self._failed = ""
