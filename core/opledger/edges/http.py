@@ -163,6 +163,14 @@ class Http:
             return await self._whole(trail, response, trail.request.max_bytes)
 
     async def _download(self, trail: Trail, stream: Stream, stall: timedelta) -> Download | Answer | Failure:
+        try:
+            return await self._streamed(trail, stream, stall)
+        except _BROKEN as error:
+            if not stream.started:
+                raise
+            return stream.interrupted(trail.failure(words(error)))
+
+    async def _streamed(self, trail: Trail, stream: Stream, stall: timedelta) -> Download | Answer | Failure:
         request, rest = trail.request, stream.rest
         async with self._exchange(trail, stall, {} if rest is None else rest.asks) as response:
             goes_on = rest is not None and response.status_code == 206
@@ -174,12 +182,9 @@ class Http:
             elif not rest.fits(headers):
                 raise Unusable("the rest that the server sent does not fit what is here")
             unpacker = Unpacker(headers, request.max_bytes, stream.received)
-            try:
-                async for data in _chunks(response):
-                    for piece in unpacker.feed(data):
-                        await stream.take(piece)
-            except _BROKEN as error:
-                return stream.interrupted(trail.failure(words(error)))
+            async for data in _chunks(response):
+                for piece in unpacker.feed(data):
+                    await stream.take(piece)
             unpacker.finish()
             if stream.falls_short:
                 return stream.interrupted(trail.failure("the server sent less than the rest"))

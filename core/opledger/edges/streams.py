@@ -143,6 +143,11 @@ class Stream:
         self.received += len(piece)
 
     @property
+    def started(self) -> bool:
+        """True where something is here already, which may be gone on with."""
+        return self._sink is not None
+
+    @property
     def falls_short(self) -> bool:
         """True where a rest came to its end, and the whole is still not here."""
         return self.rest is not None and self.rest.total is not None and self.received < self.rest.total

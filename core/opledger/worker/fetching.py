@@ -35,6 +35,10 @@ MOST_HOPS: Final = 5
 """Most redirects of one result read."""
 MOST_RESUMES: Final = 20
 """Most times that one transfer is gone on with after it broke off."""
+MOST_FRUITLESS: Final = 3
+"""Most times in a row that this brings nothing."""
+PAUSE: Final = 0.5
+"""Seconds after one that brought nothing."""
 
 Outcome = Download | Answer | Failure
 
@@ -85,6 +89,8 @@ class _Way:
     shown: Shown
     hops: int = 0
     resumes: int = 0
+    fruitless: int = 0
+    received: int = 0
     checked_again: bool = False
     rest: Rest | None = None
     checkers: list[tuple[Checker, Outcomes | None]] = field(default_factory=list)
@@ -102,7 +108,7 @@ class _Way:
             also=self.also,
             partial=self.attempt.partial,
         )
-        self.checkers.append((checker, outcomes))
+        self.checkers = [(checker, outcomes)]  # of what is begun anew, nothing stays
         self.shown.begin(headers)
 
     def feed(self, chunk: bytes) -> None:
@@ -171,10 +177,11 @@ async def _goes_on(way: _Way, outcome: Outcome, call_id: str) -> bool:
     """Tell whether there is another call to make at once: behind a redirect, or for the rest of a transfer."""
     if isinstance(outcome, Interrupted) and outcome.rest is not None:
         way.rest = outcome.rest
-        if way.attempt.single_use or way.resumes >= MOST_RESUMES:
+        if way.attempt.single_use or not _may_resume(way, outcome.rest):
             return False
-        way.resumes += 1
         await _failed(way, outcome, call_id, f"{outcome.why}; {outcome.rest.received} bytes are here, the rest follows")
+        if way.fruitless:
+            await asyncio.sleep(PAUSE)
         return True
     onward = _redirect(way, outcome) if way.hops < MOST_HOPS else None
     if onward is None:
@@ -184,6 +191,15 @@ async def _goes_on(way: _Way, outcome: Outcome, call_id: str) -> bool:
     way.hops += 1
     way.request = onward
     return True
+
+
+def _may_resume(way: _Way, rest: Rest) -> bool:
+    """Count one more time that a transfer is gone on with, and tell whether it may be."""
+    way.fruitless = 0 if rest.received > way.received else way.fruitless + 1
+    way.received = rest.received
+    way.resumes += 1
+    in_time = way.ends > way.attempt.drive.shop.clock.monotonic()
+    return in_time and way.resumes <= MOST_RESUMES and way.fruitless < MOST_FRUITLESS
 
 
 async def _failed(way: _Way, outcome: Outcome, call_id: str, why: str) -> None:
