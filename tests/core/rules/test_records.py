@@ -193,3 +193,21 @@ def test_what_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     quoted = read("csv", b'a\n"' + b"xxxxxxxx\n" * 9 + b'"\n', row='row.a == "never"')
     assert seen(quoted) == (None, 1, ["row 1 has more in it than is looked into"])
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"a,b\n1,2\n3", "the last row is cut: it has 1 of 2 fields and no end of line"),
+        (b"a,b\r1,2\r3", "the last row is cut: it has 1 of 2 fields and no end of line"),
+        (b"a,b\n1,2\n3,4", None),
+        (b"a,b\n1,2\n3\n", None),
+        (b"a,b\r1,2\r3\r", None),
+        (b"a,b\n1\n3,4", None),
+        (b"a,b\n1,2\n3,4,5", None),
+    ],
+)
+def test_a_last_row_that_is_cut_is_found(data: bytes, says: str | None) -> None:
+    """A file that ends in the middle of a row came in half, whatever the status code said."""
+    for cuts in ([], list(range(len(data)))):
+        assert read("csv", data, cuts).broken == says
