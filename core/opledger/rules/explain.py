@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from opledger.rules import partial
 from opledger.rules.choices import Option, choices
 from opledger.rules.contract import Contract
 from opledger.rules.decide import AskHuman, Call, Conclude, Decision, Wait, decide
@@ -71,11 +72,13 @@ def explain(
         decision: Decision = Wait(None, f"the {op.open_call.action} call is under way")
     else:
         decision = decide(op, contract, now, paused=paused)
-    blocked = _blocked(op, decision, paused, idle=not workers_alive and not held)
-    ahead = _next(op, decision, now)
+    # What a job left behind that did not succeed may still be fetched.
+    over = op.state in TERMINAL and not partial.wanted(op, contract)
+    blocked = _blocked(op, decision, None if over else paused, idle=not workers_alive and not held)
+    ahead = None if over else _next(op, decision, now)
     return Explanation(
         operation=op,
-        why=f"{_where(op, events)}. {_ahead(op, decision, ahead, blocked)}",
+        why=f"{_where(op, events)}. {_ahead(decision, ahead, blocked, over=over)}",
         evidence=_evidence(op, events),
         next=ahead,
         blocked_by=blocked,
@@ -102,7 +105,7 @@ def _evidence(op: Operation, events: Sequence[Happened]) -> tuple[int, ...]:
 def _blocked(op: Operation, decision: Decision, paused: str | None, *, idle: bool) -> Blocked | None:
     if isinstance(decision, AskHuman):
         return Blocked(str(decision.code), decision.question)
-    if isinstance(decision, Wait) and paused is not None and op.state not in TERMINAL and op.open_call is None:
+    if isinstance(decision, Wait) and paused is not None and op.open_call is None:
         return Blocked("provider_paused", f"calls to {op.contract} are paused: {paused}")
     if isinstance(decision, Call | Conclude) and idle:
         return Blocked("no_worker", "this is due, and no worker is alive to do it; start one with: opledger worker")
@@ -110,8 +113,6 @@ def _blocked(op: Operation, decision: Decision, paused: str | None, *, idle: boo
 
 
 def _next(op: Operation, decision: Decision, now: datetime) -> Plan | None:
-    if op.state in TERMINAL:
-        return None
     stored = op.next
     due = stored.at if stored is not None and stored.at is not None and stored.at < now else now
     if isinstance(decision, AskHuman):
@@ -127,11 +128,11 @@ def _next(op: Operation, decision: Decision, now: datetime) -> Plan | None:
     return Plan(stored.kind if planned and stored is not None else "deadline", decision.until, decision.because)
 
 
-def _ahead(op: Operation, decision: Decision, ahead: Plan | None, blocked: Blocked | None) -> str:
+def _ahead(decision: Decision, ahead: Plan | None, blocked: Blocked | None, *, over: bool) -> str:
     if isinstance(decision, AskHuman):
         until = f" (by {to_rfc3339(decision.until)})" if decision.until is not None else ""
         return f"Waiting for a person: {decision.question}{until}."
-    if op.state in TERMINAL:
+    if over:
         return "Nothing more happens by itself."
     if blocked is not None:
         return f"Held up: {blocked.reason}."
