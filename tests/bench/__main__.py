@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.bench import collect
+from tests.bench import collect, hooks
 from tests.bench.provider import Provider
 
 Figures = dict[str, float]
 
-PARTS = ["polls", "submit", "waiting", "collect"]
+PARTS = ["polls", "submit", "waiting", "collect", "webhooks"]
 
 
 def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, nargs="*", default=[500, 2000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--result-mib", type=int, default=512, help="size of the result that is collected")
+    parser.add_argument("--deliveries", type=int, default=5000, help="webhooks that are sent as fast as they are taken")
     parser.add_argument("--no-postgres", action="store_true")
     chosen = parser.parse_args()
     parts = chosen.parts or PARTS
@@ -137,6 +138,8 @@ def main() -> None:
         waits([1_000, 100_000])
     if "collect" in parts:
         collect.contest(chosen.result_mib, chosen.rounds)
+    if "webhooks" in parts:
+        hooks.contest(chosen.deliveries, chosen.rounds)
 
 
 if __name__ == "__main__":
