@@ -83,7 +83,8 @@ def _secrets(settings: Settings, ledger: Ledger) -> Iterable[Check]:
         if file.contract is None:
             continue
         needed = used.get(file.name, 0) > 0 or not file.shipped
-        references = [file.contract.auth.secret, *file.contract.secrets.values()]
+        hooks = () if file.contract.webhook is None else file.contract.webhook.secrets
+        references = [file.contract.auth.secret, *file.contract.secrets.values(), *hooks]
         for reference in dict.fromkeys(one for one in references if one is not None):
             try:
                 resolver.resolve(reference)
