@@ -30,6 +30,9 @@ log = logging.getLogger("opledger.receiver")
 KEPT_BODY: Final = 64 * 1024
 """Most bytes of a delivery's body that are kept."""
 
+SWEEPS: Final = 100
+"""Most transactions of one sweep."""
+
 RECEIVER: Final = Actor("webhooks", ActorKind.WORKER)
 NOBODY: Final = ""
 """Under this name refusals are counted that belong to no contract: anybody can make names up."""
@@ -220,7 +223,12 @@ class Deliveries:
 
     def sweep(self) -> int:
         """Forget deliveries that no sender will repeat; returns how many."""
-        swept = self._store.sweep_deliveries(self._ledger.clock.now() - webhooks.KEEP)
+        before, swept = self._ledger.clock.now() - webhooks.KEEP, 0
+        for _ in range(SWEEPS):
+            some = self._store.sweep_deliveries(before)
+            swept += some
+            if not some:
+                break
         if swept:
             log.info("%d deliveries of more than %s ago were forgotten", swept, webhooks.KEEP)
         return swept

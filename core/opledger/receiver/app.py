@@ -22,6 +22,7 @@ from opledger.rules.webhooks import Kind, Refusal
 log = logging.getLogger("opledger.receiver")
 
 UPKEEP: Final = 1.0  #: seconds between two looks at contracts, secrets and what is parked
+MATCHING: Final = 20.0  #: looking for what is parked rests for so many times as long as it took
 SWEEP: Final = 600  #: upkeeps between two sweeps
 RETRY_AFTER: Final = "1"
 
@@ -35,6 +36,7 @@ class Receiver:
         self.deliveries = Deliveries(ledger)
         self.intake = Intake(lambda batch: self.deliveries.take(batch, self.doors.mask), self.limits)
         self._clock = ledger.clock
+        self._match_from = 0.0
         self._refused: Counter[tuple[str, Kind]] = Counter()
         self.app = Starlette(
             routes=[
@@ -149,7 +151,12 @@ class Receiver:
                 self.deliveries.count(refused)
             written = True
             self.doors.look()
-            self.deliveries.match_parked()
+            began = self._clock.monotonic()
+            if began >= self._match_from:
+                self.deliveries.match_parked()
+                # However much is parked, looking through it takes a small share of the time.
+                now = self._clock.monotonic()
+                self._match_from = now + MATCHING * (now - began)
             if sweep:
                 self.deliveries.sweep()
             self.intake.broken = None

@@ -175,7 +175,7 @@ def test_steps_stand_in_place_of_the_path_of_a_single_call() -> None:
 
 
 def test_a_provider_without_status_reads_is_refused_for_now() -> None:
-    """With status = "none" only a webhook tells the outcome, and nothing receives webhooks yet."""
+    """With status = "none" only a webhook tells the outcome, and a webhook alone is no evidence of one yet."""
     assert keys('status = "none"\n' + SMALL[: SMALL.index("[status]")]) == ["status"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opledger.store import Store, claims, opening, queries, recording
+from opledger.store import Store, claims, deliveries, opening, queries, recording
 from opledger.store.statements import Recipe, Tx
 from opledger.store.values import Filter
 from tests.core.store.making import CONTRACT, T0, after, claim, opened
@@ -29,6 +29,8 @@ HOT: dict[str, Recipe] = {
     "give back all": claims._give_back_all,
     "by suffix": queries._by_suffix,
     "attentions": queries._attentions,
+    "named by deliveries": deliveries._named,
+    "parked deliveries": deliveries._known_by_now,
 }
 
 VALUES: dict[str, Any] = {
