@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from opledger.config import read_contract
+from opledger.edges.files import ResultFolder
+from opledger.errors import StoreUnavailable
 from opledger.rules.model import Means, Operation, State
+from opledger.worker import collect as collecting
 from tests.scenarios.stage import Stage
 
 ITEMS = [{"custom_id": f"row-{number}"} for number in range(1, 9)]
@@ -244,6 +247,33 @@ def test_a_worker_that_died_with_a_permit_to_read_once_is_not_followed_by_anothe
     assert found.state is State.RESULT_UNAVAILABLE
     assert "can be read only once" in (found.last_error or "")
     assert len(stage.wire("result", operation)) == 1
+
+
+def test_a_single_read_that_is_sent_on_needs_another_permit(stage: Stage) -> None:
+    """What was answered with a redirect brought nothing; what is read where it leads can be read once, too."""
+    found = ended(stage, "redirecting", "result", flavour="once")
+    assert (found.state, found.open_call, found.attempts.collect) == (State.SUCCEEDED, None, 2)
+    assert stage.kinds(found)[-4:] == ["CallSent", "ReadFailed", "CallSent", "ResultAccepted"]
+    (foreign,) = [entry for entry in stage.sim.log() if entry["kind"] == "foreign"]
+    assert (foreign["authorization"], foreign["credentials_in"]) == (False, [])
+
+
+def test_the_only_copy_stays_where_it_is_when_it_cannot_be_kept(
+    file_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told where, and it is not read again: a person can still save it."""
+
+    def full(*_: Any, **__: Any) -> str:
+        raise StoreUnavailable("the disk is full, says the test")
+
+    monkeypatch.setattr(collecting, "PATIENCE", (0.0,))
+    monkeypatch.setattr(ResultFolder, "keep", full)
+    found = ended(file_stage, flavour="once")
+    assert (found.state, found.open_call) == (State.RESULT_UNAVAILABLE, None)
+    (copy,) = [path for path in (file_stage.folder / "results").rglob("*") if path.is_file()]
+    assert str(copy) in (found.last_error or "")
+    assert copy.read_text().startswith("row,reference,amount")
+    assert len(file_stage.wire("result", found)) == 1
 
 
 # --- what a job leaves behind that did not succeed ----------------------------------------------------------------

@@ -16,11 +16,11 @@ from opledger.rules.contract import ResultFormat
 from opledger.rules.looks import Look
 from opledger.rules.values import Pick
 
-MAX_JSON: Final = 12 * 1024 * 1024
+MAX_JSON: Final = 6 * 1024 * 1024
 """The largest JSON document that is read as one. Reading it needs several times its size in memory."""
 MAX_VALUES: Final = 400_000
 """Most values in a JSON document, or in one line, that is read: each takes up to a hundred bytes of memory."""
-MAX_LINE: Final = 8 * 1024 * 1024
+MAX_LINE: Final = 4 * 1024 * 1024
 """The longest line (and CSV record) that is looked into."""
 
 _BOM: Final = b"\xef\xbb\xbf"
