@@ -267,8 +267,7 @@ def copy_out(pieces: Iterable[bytes], path: Path) -> None:
         with _storage(path.parent):
             written = partial.close()
             _make_durable(written)
-            check_target(path)
-            written.replace(path)
+            written.replace(path)  # a link that has come there meanwhile is replaced, and not followed
             _sync_folder(path.parent)
     finally:
         partial.discard()

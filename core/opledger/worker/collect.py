@@ -173,10 +173,10 @@ async def _keep(attempt: Attempt, name: str, found: Fetched) -> str:
     path = Path(found.download.path)
     for pause in PATIENCE if attempt.single_use else ():
         try:
-            return await shelve(attempt.drive, path, suffix, only_copy=True)
+            return await shelve(attempt.drive, path, suffix)
         except StoreUnavailable:
             await asyncio.sleep(pause)
-    return await shelve(attempt.drive, path, suffix, only_copy=attempt.single_use)
+    return await shelve(attempt.drive, path, suffix)
 
 
 _SUFFIXES: Final = {

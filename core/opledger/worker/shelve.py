@@ -7,26 +7,20 @@ import threading
 from pathlib import Path
 
 from opledger.edges.streams import in_thread
-from opledger.errors import StoreUnavailable
 from opledger.worker.hand import Hand
 
 
-async def shelve(drive: Hand, path: Path, suffix: str, *, only_copy: bool = False) -> str:
+async def shelve(drive: Hand, path: Path, suffix: str) -> str:
     """Keep a file of this operation under a renewed lease, and return its location.
 
     A move takes no time; an upload may take minutes. Where the lease goes meanwhile, or the worker is told to stop, it
-    is called off. Raises Dropped where the lease is lost, StoreUnavailable where the store fails. The file is gone in
-    any case, but for an `only_copy`, which stays where it is when it could not be kept.
+    is called off. Raises Dropped where the lease is lost, StoreUnavailable where the store fails; the file is then
+    where it was.
     """
     unwanted = threading.Event()
 
     def keep() -> str:
-        try:
-            return drive.shop.results.keep(path, drive.op.operation_id, suffix, going=lambda: not unwanted.is_set())
-        except StoreUnavailable:
-            if not only_copy:
-                path.unlink(missing_ok=True)
-            raise
+        return drive.shop.results.keep(path, drive.op.operation_id, suffix, going=lambda: not unwanted.is_set())
 
     await drive.fresh_lease()
     keeper = asyncio.ensure_future(keep_lease(drive))

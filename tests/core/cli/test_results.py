@@ -19,14 +19,38 @@ DATA = bytes(range(256)) * 40 + b"\r\n\x1b[2J"
 SHA = hashlib.sha256(DATA).hexdigest()
 
 
+def seen(terminal: Terminal, *arguments: str) -> str:
+    """What a person sees on a terminal that stands behind both outputs; the command must end well."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "opledger.cli", *arguments]
+    ran = subprocess.Popen(command, cwd=terminal.root, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL)
+    os.close(theirs)
+    said = b""
+    try:
+        while chunk := os.read(ours, 4096):
+            said += chunk
+    except OSError:  # the other side has ended
+        pass
+    finally:
+        os.close(ours)
+    assert ran.wait(60) == 0
+    return said.decode()
+
+
 @pytest.fixture
 def done(terminal: Terminal) -> str:
     """The id of an operation that has a result; its bytes would clear a terminal."""
+    return stored(terminal, DATA)
+
+
+def stored(terminal: Terminal, data: bytes) -> str:
+    """The id of an operation with this result."""
     op_id = terminal.submit()
     with terminal.ledger() as ledger:
         op = happens(ledger, op_id, *RUNNING, observed("done", Means.SUCCEEDED))
-        location = open_store(ledger.settings.results).keep_bytes(DATA, op_id, ".bin")
-        result = StoredResult(location, len(DATA), SHA, "application/x", validated=True)
+        location = open_store(ledger.settings.results).keep_bytes(data, op_id, ".bin")
+        sha256 = hashlib.sha256(data).hexdigest()
+        result = StoredResult(location, len(data), sha256, "application/x", validated=True)
         happens(ledger, op, e.ResultAccepted(call_id="call_2", result=result))
     return op_id
 
@@ -46,20 +70,7 @@ def test_the_bytes_go_to_standard_output_as_they_are(terminal: Terminal, done: s
 
 def test_a_terminal_gets_a_sentence_and_never_the_bytes(terminal: Terminal, done: str) -> None:
     """Outside bytes drive a terminal: they clear it, write its clipboard, forge what stands there."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "opledger.cli", "result", done]
-    ran = subprocess.Popen(command, cwd=terminal.root, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL)
-    os.close(theirs)
-    said = b""
-    try:
-        while chunk := os.read(ours, 4096):
-            said += chunk
-    except OSError:  # the other side has ended
-        pass
-    finally:
-        os.close(ours)
-    assert ran.wait(60) == 0
-    text = said.decode()
+    text = seen(terminal, "result", done)
     assert str(location_of(terminal, done)) in text
     assert "give --out FILE" in text
     assert "\x1b" not in text
@@ -113,6 +124,8 @@ def test_out_never_goes_through_a_link_to_a_device_or_over_the_stored_result(ter
         said = terminal("result", done, "--out", name)
         assert (said.code, said.out) == (2, ""), name
         assert why in said.err
+    # Said before anything is read: gigabytes may stand between.
+    assert terminal("result", "op_nobody", "--out", "link").code == 2
     assert target.read_bytes() == b"precious"
     assert kept.read_bytes() == DATA
 
@@ -184,3 +197,14 @@ def test_a_reader_that_goes_away_is_no_error(terminal: Terminal, done: str) -> N
     ran = subprocess.run(["bash", "-c", command], cwd=terminal.root, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() in ("0", "141")
     assert ran.stderr == ""
+
+
+def test_people_see_how_far_the_look_at_a_large_result_is(terminal: Terminal) -> None:
+    """On standard error, in one line that goes away; not for small ones, and not where nobody looks."""
+    op_id = stored(terminal, DATA * 3300)
+    text = seen(terminal, "result", op_id, "--out", "large.bin")
+    assert " of 34 MB looked at" in text
+    assert "\rThe result (34 MB, application/x) stands in large.bin." in text
+    said = terminal.process("result", op_id, "--out", "large.bin")
+    assert (said.code, said.err) == (0, "")
+    assert "looked at" not in seen(terminal, "result", stored(terminal, DATA), "--json")

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from opledger.edges.files import Stopped, go_on
+from opledger.rules.model import State
+from opledger.worker import progress
+from opledger.worker.hand import Dropped, Hand
+from opledger.worker.shelve import shelve
+from tests.core.worker.conftest import Bench
+
+
+class Slow:
+    """A store that takes for ever, and asks now and then whether it is still wanted."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.ended: BaseException | None = None
+
+    def keep(self, path: Path, operation_id: str, suffix: str, *, going: Callable[[], bool]) -> str:
+        """Upload until nobody wants it any more."""
+        self.began.set()
+        try:
+            for _ in range(10_000):
+                go_on(going)
+                threading.Event().wait(0.002)
+        except Stopped as stopped:
+            self.ended = stopped
+            raise
+        return "for nothing"
+
+
+def hand(store: Slow, lease: float, renew: Any) -> Hand:
+    """As much of a drive as is needed here."""
+
+    async def fresh() -> None:
+        pass
+
+    shop = SimpleNamespace(results=store, lease=timedelta(seconds=lease))
+    drive = SimpleNamespace(shop=shop, op=SimpleNamespace(operation_id="op_1"), fresh_lease=fresh, renew=renew)
+    return cast("Hand", drive)
+
+
+async def test_an_upload_is_called_off_when_the_worker_stops(tmp_path: Path) -> None:
+    """Otherwise a deploy would wait for gigabytes, or be killed in the middle of them."""
+
+    async def renew() -> None:
+        pass
+
+    store = Slow()
+    task = asyncio.ensure_future(shelve(hand(store, 60, renew), tmp_path / "x", ".csv"))
+    await asyncio.to_thread(store.began.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert isinstance(store.ended, Stopped)
+
+
+async def test_an_upload_is_called_off_when_the_lease_is_lost(tmp_path: Path) -> None:
+    """Somebody else acts for the operation now; what this one would still put there nobody would know of."""
+
+    async def renew() -> None:
+        raise Dropped("the lease could not be renewed")
+
+    store = Slow()
+    with pytest.raises(Dropped):
+        await shelve(hand(store, 0.03, renew), tmp_path / "x", ".csv")
+    assert isinstance(store.ended, Stopped)
+
+
+async def test_a_download_can_be_watched(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How far it is stands in the log while it lasts; afterwards no note of it is left."""
+    monkeypatch.setattr(progress, "NOTE_EVERY", 0)
+    operation = bench.submit(_polls=1, rows=500)
+    with caplog.at_level(logging.INFO, "opledger.worker"):
+        await bench.idle()
+    found = bench.show(operation)
+    assert found.state is State.SUCCEEDED
+    assert found.result is not None
+    size = found.result.size
+    told = [record.getMessage() for record in caplog.records if "collecting" in record.getMessage()]
+    assert told[-1] == f"{operation.operation_id}: collecting, {size} bytes of {size} are here"
+    assert list(bench.results.rglob("*.progress")) == []
