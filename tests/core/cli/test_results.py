@@ -200,11 +200,11 @@ def test_a_reader_that_goes_away_is_no_error(terminal: Terminal, done: str) -> N
 
 
 def test_people_see_how_far_the_look_at_a_large_result_is(terminal: Terminal) -> None:
-    """On standard error, in one line that goes away; not for small ones, and not where nobody looks."""
+    """On standard error, in one line that goes away; not where nobody looks, and not for programs."""
     op_id = stored(terminal, DATA * 3300)
     text = seen(terminal, "result", op_id, "--out", "large.bin")
     assert " of 34 MB looked at" in text
     assert "\rThe result (34 MB, application/x) stands in large.bin." in text
     said = terminal.process("result", op_id, "--out", "large.bin")
     assert (said.code, said.err) == (0, "")
-    assert "looked at" not in seen(terminal, "result", stored(terminal, DATA), "--json")
+    assert "looked at" not in seen(terminal, "result", op_id, "--json")
