@@ -67,6 +67,7 @@ class Doors:
         self._doors: dict[str, Door] = {}
         self.mask = redact.Redactor(())  #: hides the secrets that were resolved here
         self._masked: tuple[str, ...] = ()
+        self._told: set[str] = set()
 
     def look(self) -> None:
         """Read contracts that have changed, and secrets that may have. May block; call it about once a second.
@@ -82,6 +83,8 @@ class Doors:
                     raise
                 log.error("the contracts cannot be read: %s", wrong)
                 return
+            # No command that fetches one secret inherits another one.
+            self._secrets.hide(one for file in files if file.contract is not None for one in _references(file.contract))
             self._contracts = {
                 file.name: file.contract
                 for file in files
@@ -106,7 +109,7 @@ class Doors:
         try:
             found = webhooks.verify(door.contract.webhook, raw, headers, door.secrets, now)
         except ConfigWrong as wrong:
-            log.error("deliveries to %s cannot be verified: %s", name, wrong)
+            self._say(f"deliveries to {name} cannot be verified: {wrong.message}")
             return Refusal(Kind.UNAVAILABLE, wrong.message)
         return found if isinstance(found, Refusal) else Arrival(door.contract, found, raw, now)
 
@@ -116,8 +119,14 @@ class Doors:
             try:
                 found.append(self._secrets.resolve(reference))
             except ConfigWrong as wrong:  # during a rotation one of several may be gone already
-                log.warning("a webhook secret of %s cannot be had: %s", contract.name, wrong)
+                self._say(f"a webhook secret of {contract.name} cannot be had: {wrong.message}")
         return tuple(found)
+
+    def _say(self, sentence: str) -> None:
+        """Log what is wrong once, and not each second or for each delivery."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            log.error("%s", sentence)
 
     def _facts(self) -> Iterator[tuple[str, int, int]]:
         for folder in self._settings.contracts:
@@ -127,6 +136,14 @@ class Doors:
                 continue  # `list_contracts` says what is wrong with the folder
             for path, fact in entries:
                 yield path, fact.st_mtime_ns, fact.st_size
+
+
+def _references(contract: Contract) -> Iterator[str]:
+    yield from contract.secrets.values()
+    if contract.auth.secret is not None:
+        yield contract.auth.secret
+    if contract.webhook is not None:
+        yield from contract.webhook.secrets
 
 
 class Deliveries:

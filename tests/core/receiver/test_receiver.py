@@ -17,6 +17,7 @@ from opledger.receiver import server as serving
 from opledger.rules.model import State
 from tests.core.ledgers import BODY, Home, accepted, happens, observed, sent
 from tests.core.rules.operations import CANCEL, JOBS
+from tests.fakes.clock import HandClock
 from tests.fakes.hooks import WEBHOOK, ReceiverThread, event, post, signed
 
 
@@ -260,6 +261,22 @@ def test_many_at_once_are_stored_once_each(both: Ledger) -> None:
     assert [answer["status"] for _, answer in found].count("stored") == 3
     assert kinds(both, op).count("Notified") == 3
     assert both.show(op.operation_id).state is State.OBSERVING
+
+
+def test_a_delivery_is_known_for_seven_days(home: Home) -> None:
+    """Senders try again for days; after that its row goes, and what it led to stays in the journal."""
+    clock = HandClock()
+    with home.ledger(clock=clock) as ledger, ReceiverThread(ledger) as receiver:
+        op = running(ledger)
+        body = event("x", id="job_7")
+        assert receiver.send("jobs", body, "msg_1") == (202, {"status": "stored"})
+        clock.pass_by(7 * 86_400)
+        assert Deliveries(ledger).sweep() == 0
+        assert receiver.send("jobs", body, "msg_1") == (202, {"status": "duplicate"})
+        clock.pass_by(1)
+        assert Deliveries(ledger).sweep() == 1
+        assert Deliveries(ledger).listed() == []
+        assert kinds(ledger, op).count("Notified") == 1
 
 
 def test_old_news_about_what_has_ended_changes_nothing(ledger: Ledger, receiver: ReceiverThread) -> None:
