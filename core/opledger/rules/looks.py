@@ -15,10 +15,11 @@ class Look:
     """Something that is looked for in the records while they go by.
 
     `problems` make the result invalid, `notes` are remarks. Where it is `needed`, a result that could not be looked
-    into cannot be accepted.
+    into cannot be accepted. Only where it wants to see the `whole` is a JSON document sure to be shown as one.
     """
 
     needed = False
+    whole = False
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -63,6 +64,7 @@ class Fits(Look):
         super().__init__()
         self._schema = schema
         self._by_record = by_record
+        self.whole = not by_record
         self._bad = 0
 
     def document(self, document: Any) -> None:

@@ -12,18 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from opledger.rules import jsontext
+from opledger.rules.arrays import ArrayItems
 from opledger.rules.contract import ResultFormat
 from opledger.rules.looks import Look
 from opledger.rules.values import Pick
 
 MAX_JSON: Final = 6 * 1024 * 1024
-"""The largest JSON document that is read as one. Reading it needs several times its size in memory."""
+"""The largest JSON document that is read as one (not an array). That needs several times its size in memory."""
 MAX_VALUES: Final = 400_000
 """Most values in a JSON document, or in one line, that is read: each takes up to a hundred bytes of memory."""
 MAX_LINE: Final = 4 * 1024 * 1024
 """The longest line (and CSV record) that is looked into."""
 
 _BOM: Final = b"\xef\xbb\xbf"
+_SPACE: Final = b" \t\n\r"
+_LOOKAHEAD: Final = 64 * 1024  #: white space in front of a document beyond which nobody looks for an array
 _DELIMITERS: Final = (b",", b";", b"\t", b"|")
 _QUOTED: Final = re.compile(rb'"(?:[^"]|"")*+"')
 _CLOSING: Final = re.compile(rb'(?:[^"]|"")*+"')
@@ -69,25 +72,46 @@ class Records:
 
 
 class JsonDocument(Records):
-    """One JSON text. The items of an array at its top are its records; any other document is one record."""
+    """One JSON text. The items of an array at its top are its records; any other document is one record.
+
+    An array is read item by item, as long as nobody wants to see the document as a whole.
+    """
 
     def __init__(self, looks: Sequence[Look] = (), at: Pick | None = None) -> None:
         super().__init__(looks, at)
         self._data = bytearray()
         self._size = 0
         self._values = 0
+        self._by_item = at is None and not any(look.whole for look in self._looks)
+        self._array: ArrayItems | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Keep the bytes, as long as they are not too many to be read at the end."""
+        if self._array is not None:
+            if self.broken is None:
+                self._array.feed(chunk)
+            return
         self._size += len(chunk)
         self._values += _values_in(chunk)
         if self._too_large():
             self._data.clear()
-        else:
-            self._data += chunk
+            return
+        self._data += chunk
+        begun = bytes(self._data[:_LOOKAHEAD]).removeprefix(_BOM).lstrip(_SPACE) if self._by_item else b""
+        if begun and not _BOM.startswith(begun):
+            self._by_item = False  # it is known now what this document is
+            if begun.startswith(b"["):
+                self._open_array()
 
     def finish(self) -> None:
-        """Read the document."""
+        """Read the document, or see that the array came to its end."""
+        if self._array is not None:
+            self._array.finish()
+            if self._array.broken is not None:
+                self._fail(self._array.broken)
+            if self.broken is not None:
+                self.count = None
+            return
         if self._too_large():
             self._unseen(f"the JSON is larger than {MAX_JSON} bytes or {MAX_VALUES} values and was not looked into")
             return
@@ -109,6 +133,31 @@ class JsonDocument(Records):
             self._fail(f"there is no list at {self._at.text}")
         else:
             self._row(document, 1)
+
+    def _open_array(self) -> None:
+        self._array = ArrayItems(self._item, MAX_LINE)
+        self.count = 0
+        data = bytes(self._data)
+        self._data.clear()
+        self.feed(data[data.index(b"[") + 1 :])
+
+    def _item(self, item: bytes | None) -> None:
+        """Read one item of an array."""
+        self.count = (self.count or 0) + 1
+        if self.broken is not None:
+            return
+        if item is None or _values_in(item) > MAX_VALUES:
+            self._unseen(f"item {self.count} is larger than {MAX_LINE} bytes or {MAX_VALUES} values; it was not read")
+            return
+        try:
+            row = jsontext.loads(item.decode())
+        except UnicodeDecodeError:
+            self._fail(f"item {self.count} of the JSON is not UTF-8")
+            return
+        except jsontext.JsonError as error:
+            self._fail(f"item {self.count} of the JSON: {error}")
+            return
+        self._row(row, self.count)
 
     def _too_large(self) -> bool:
         return self._size > MAX_JSON or self._values > MAX_VALUES

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opledger.rules import jsontext
 from opledger.rules import records as module
 from opledger.rules.contract import ResultFormat
-from opledger.rules.looks import ErrorRows
+from opledger.rules.looks import ErrorRows, Look
 from opledger.rules.records import Records, records
 from opledger.rules.values import Condition
 
@@ -211,3 +212,70 @@ def test_a_last_row_that_is_cut_is_found(data: bytes, says: str | None) -> None:
     """A file that ends in the middle of a row came in half, whatever the status code said."""
     for cuts in ([], list(range(len(data)))):
         assert read("csv", data, cuts).broken == says
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a"\\\\[]{},\n é😀'), max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+class Kept(Look):
+    """Keeps the records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[object] = []
+
+    def row(self, row: object, number: int) -> None:
+        """Keep one."""
+        assert number == len(self.rows) + 1
+        self.rows.append(row)
+
+
+@given(
+    st.lists(JSON, max_size=5).map(json.dumps).map(str.encode)
+    | st.text(st.sampled_from(list('[]{},:"1 \\\n\ufeff')), max_size=12).map(lambda text: f"[{text}".encode()),
+    st.lists(st.integers(0, 100), max_size=8),
+    st.booleans(),
+)
+def test_an_array_that_is_read_item_by_item_is_the_one_that_is_read_whole(
+    data: bytes, cuts: list[int], indent: bool
+) -> None:
+    """The same items, and the same verdict on every text, however it is cut: a large array is no laxer than a small."""
+    if indent:
+        data = b" \n" + data + b"\t"
+    try:
+        whole: object = jsontext.loads(data)
+    except jsontext.JsonError:
+        whole = None
+    look = Kept()
+    reader = records("json", (look,))
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    for begin, end in itertools.pairwise(places):
+        reader.feed(data[begin:end])
+    reader.finish()
+    assert (reader.broken is None) == (whole is not None)
+    if whole is not None:
+        assert look.rows == whole
+        assert reader.count == len(look.rows)
+
+
+def test_an_array_of_any_length_is_read_and_no_more_of_it_kept_than_one_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of a gigabyte are arrays, too."""
+    monkeypatch.setattr(module, "MAX_JSON", 1000)
+    monkeypatch.setattr(module, "MAX_LINE", 100)
+    reader = records("json", (Kept(),))
+    reader.feed(b"[")
+    most = 0
+    for _ in range(500):
+        for piece in (b'{"a": "' + b"x" * 40, b'[,]"},'):
+            reader.feed(piece)
+            assert reader._array is not None  # type: ignore[attr-defined]
+            most = max(most, reader._array.waiting + len(reader._data))  # type: ignore[attr-defined]
+    reader.feed(b'"' + b"y" * 200 + b'"]')
+    reader.finish()
+    assert (reader.broken, reader.count) == (None, 501)
+    assert reader.notes == ["item 501 is larger than 100 bytes or 400000 values; it was not read"]
+    assert 0 < most <= 100
