@@ -113,6 +113,7 @@ async def test_the_rest_is_asked_for_of_the_same_thing(
         [ETAG],
         [ETAG, "Accept-Ranges: none"],
         ['ETag: W/"v1"', BYTES],
+        ['ETag: W/"v1"', BYTES, NOON, "Last-Modified: Sun, 29 Nov 2026 11:00:00 GMT"],
         [BYTES],
         [BYTES, NOON, "Last-Modified: Sun, 29 Nov 2026 12:00:00 GMT"],
         [BYTES, "Last-Modified: Sun, 29 Nov 2026 11:00:00 GMT"],
