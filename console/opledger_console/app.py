@@ -34,6 +34,9 @@ from opledger_console.screens.tail import TailScreen
 from opledger_console.screens.tasks import TasksScreen
 from opledger_console.views import Look
 
+ROOM: Final = (30, 10)
+"""The smallest window in which the command palette is opened: Textual's list of choices breaks in smaller ones."""
+
 HUNG_UP: Final = 129
 """The exit code after the terminal has gone: what a shell makes of SIGHUP."""
 
@@ -53,7 +56,7 @@ SCREENS: Final[dict[str, type[LedgerScreen]]] = {
 }
 
 
-class ConsoleApp(App[int]):
+class ConsoleApp(App[int], inherit_bindings=False):
     """The terminal console over one ledger."""
 
     TITLE = "opledger"
@@ -72,7 +75,7 @@ class ConsoleApp(App[int]):
         Binding("colon", "command", "command line", key_display=":", id="command", show=False),
         Binding("question_mark", "help", "help", key_display="?", id="help"),
         Binding("q", "leave", "quit", id="quit"),
-        Binding("ctrl+c", "leave", "quit", show=False, priority=True, id="quit.now"),
+        Binding("ctrl+c,ctrl+q", "leave", "quit", show=False, priority=True, id="quit.now"),
     ]
 
     def __init__(self, desk: Desk, *, start: str | None = None) -> None:
@@ -98,7 +101,7 @@ class ConsoleApp(App[int]):
         desk, changed, me = self.desk, True, get_current_worker()
         while not (me.is_cancelled or desk.closing.is_set()):
             if not self.is_headless and terminal.hung_up():
-                self.call_from_thread(self.exit, HUNG_UP)
+                self.call_from_thread(self._hang_up)
                 return
             try:
                 overview = desk.overview()
@@ -109,6 +112,10 @@ class ConsoleApp(App[int]):
                 changed = True
                 self.call_from_thread(self._tell, LedgerAway(error.message))
                 desk.closing.wait(EVERY)
+
+    def _hang_up(self) -> None:
+        terminal.leave_hard(HUNG_UP, self.desk.close)
+        self.exit(HUNG_UP)
 
     def _tell(self, message: OverviewTaken | LedgerAway) -> None:
         """Pass news on to the screen of the ledger that is in front, also while a dialog covers it."""
@@ -132,6 +139,14 @@ class ConsoleApp(App[int]):
             screen.action_next()
         else:
             self.switch_mode("inbox")
+
+    def action_command_palette(self) -> None:
+        """Open the palette; where there is no room for a list of choices, say so."""
+        if self.size.width < ROOM[0] or self.size.height < ROOM[1]:
+            if isinstance(self.screen, LedgerScreen):
+                self.screen.say(f"the palette needs a window of {ROOM[0]}x{ROOM[1]}", severity="warning")
+        else:
+            super().action_command_palette()
 
     def action_help(self) -> None:
         """Show the keys of this screen, and what to do in each state."""
@@ -227,7 +242,7 @@ def run(settings: Settings, *, read_only: bool = False, worker: bool = True, sta
     desk = Desk(settings, read_only=read_only, drive=worker)
     app = ConsoleApp(desk, start=start)
     try:
-        with terminal.ending_well(app):
+        with terminal.ending_well(app, desk.close):
             return app.run() or 0
     finally:
         desk.close()

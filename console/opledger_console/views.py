@@ -104,6 +104,11 @@ class Detail:
     taken_at: datetime
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: ``1 approval``, ``2 approvals``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def short_id(operation_id: str) -> str:
     """Return what people call an operation."""
     return operation_id[-SHORT:]

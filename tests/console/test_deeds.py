@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from opledger.errors import Refused
+from opledger.errors import Refused, UsageError
 from opledger.rules import evidence as e
 from opledger.rules.model import Operation, State
-from opledger_console.desk import Desk, deeds
+from opledger_console.desk import Desk, child, deeds
 from opledger_console.verdicts import Verdict
 from tests.core.ledgers import LOST, Home, accepted, happens, observed, sent
 
@@ -177,3 +178,44 @@ def test_nothing_to_decide_is_said(desk: Desk) -> None:
     desk.ledger.cancel(ended.operation_id, reason="no")
     with pytest.raises(Refused):
         deeds.cancel_facts(desk, ended.operation_id)
+
+
+def test_who_may_not_approve_hears_it_before_anything_is_shown(home: Home) -> None:
+    """The requester under four eyes, and who has approved already."""
+    desk = Desk(home.settings(APPROVAL, operator="ana"), read_only=False, drive=False)
+    try:
+        op = desk.ledger.submit("jobs", {"rows": 5}, requested_by="ana")
+        with pytest.raises(Refused, match="four eyes"):
+            deeds.review_of(desk, op.operation_id)
+        other = wish(desk)
+        desk.ledger.approve(other.operation_id, reason="fine")
+        with pytest.raises(Refused, match="already"):
+            deeds.review_of(desk, other.operation_id)
+        assert deeds.review_of(desk, other.operation_id, "reject")[0].state is State.AWAITING_APPROVAL
+    finally:
+        desk.close()
+
+
+def test_a_reason_that_fills_a_disk_is_refused(desk: Desk) -> None:
+    """Events are never removed: a pasted log is no reason."""
+    op = wish(desk, 20)
+    with pytest.raises(UsageError, match="for good"):
+        desk.ledger.note(op.operation_id, "x" * 100_000)
+
+
+def test_a_worker_that_ends_at_once_is_told_with_its_last_words(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not "starting" for ever: nothing is driven, and why."""
+    monkeypatch.setattr(child, "AGAIN", timedelta())
+    desk = Desk(home.settings(), read_only=False, drive=True)
+    desk.settings = replace(desk.settings, database=f"sqlite:///{home.root}")
+    desk._child = child.ChildWorker(desk.settings)
+    try:
+        assert desk.overview().driver == "starting a worker"
+        process = desk._child._process
+        assert process is not None
+        assert process.wait(30) != 0
+        desk.overview()
+        said = desk.overview().driver
+        assert said.startswith("NO WORKER: the one started here ended (exit 5")
+    finally:
+        desk.close()

@@ -13,6 +13,7 @@ from opledger.errors import StoreUnavailable
 from opledger.rules import evidence as e
 from opledger.rules.escalation import Severity
 from opledger.rules.model import Deadline, Means, Operation, State
+from opledger_console.app import ConsoleApp
 from opledger_console.desk import Desk
 from opledger_console.desk import inbox as reads
 from opledger_console.dialogs.acknowledge import AcknowledgeDialog
@@ -131,7 +132,7 @@ async def test_the_one_under_the_cursor_is_told_in_full(made: Made) -> None:
         await ready(pilot)
         await sees(pilot, "no way is left", "u say what became of the create", "not-created", "if nobody does anything")
         await pilot.press("G")
-        text = await sees(pilot, "0 of 1 approvals", "lapses and is rejected", "nothing was sent")
+        text = await sees(pilot, "0 of 1 approval", "lapses and is rejected", "nothing was sent")
         assert "d decline" in text
         assert "v resolve it" not in text
 
@@ -414,3 +415,28 @@ async def test_countdowns_go_on_while_nothing_changes(made: Made) -> None:
         screen._draw(approval.deadline - timedelta(seconds=5))
         await pilot.pause()
         assert any(row.cells[4] == "5s" for row in listing(pilot).rows)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 15)])
+async def test_what_is_said_is_seen_in_a_full_window(made: Made, size: tuple[int, int]) -> None:
+    """A notice takes its room from the list: nothing is pushed out of the window, and no scroll bar comes."""
+    async with running(made.home, "inbox", size, toml=APPROVALS) as pilot:
+        await sees(pilot, "create unknown")
+        inbox(pilot).say("approved; the next free worker sends it, once")
+        text = await sees(pilot, "the next free worker sends it", "Inbox", "a approve")
+        assert len(text.splitlines()) == size[1]
+        assert inbox(pilot).max_scroll_y == 0
+
+
+async def test_what_an_agent_may_not_do_is_off_before_any_dialog(made: Made) -> None:
+    """The ledger would refuse it; the key says so first."""
+    settings = made.home.settings(APPROVALS, operator="agent-9")
+    desk = Desk(settings, read_only=False, drive=False)
+    app = ConsoleApp(desk, start="inbox")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await sees(pilot, "approve")
+        until_on = made.order.index(made.approval)
+        await pilot.press(*["j"] * until_on, "a")
+        await sees(pilot, "agent-9 is an agent; only a person may do this")
+        assert isinstance(app.screen, InboxScreen)
+    desk.close()

@@ -318,7 +318,7 @@ async def test_a_row_that_leaves_the_filter_stays_until_the_cursor_leaves_it(hom
         assert looked_at is not None
         with home.ledger() as ledger:
             ledger.cancel(looked_at, reason="no longer wanted", by="ana")
-        await sees(pilot, "withdrawn")
+        await sees(pilot, "withdrawn", "no longer of it", "3 match")
         assert table(pilot).cursor_id == looked_at
         await pilot.press("j")
         await held(pilot, 3)

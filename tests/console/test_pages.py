@@ -328,7 +328,7 @@ ANSWERS = (("first", '{"id":"job_7","n":1,"same":true}'), ("second", '{"id":"job
 
 def test_places_that_differ_are_marked_in_two_columns() -> None:
     """1 and 1.0 are two values in JSON, and what is only in one answer differs, too."""
-    found = texts(conflict.rows("why", ANSWERS, (), 120))
+    found = texts(conflict.rows("why", ("job_a", "job_b"), ANSWERS, (), 120))
     marked = [text for text in found if text.startswith("≠")]
     assert len(marked) == 3
     assert '/id: "job_7"' in marked[0]
@@ -340,7 +340,7 @@ def test_places_that_differ_are_marked_in_two_columns() -> None:
 
 def test_in_a_narrow_terminal_differing_values_stand_under_each_other() -> None:
     """Under 100 columns there is no room for two answers, but for two values there is."""
-    found = texts(conflict.rows("why", ANSWERS, (), 80))
+    found = texts(conflict.rows("why", (), ANSWERS, (), 80))
     assert [text[:2] for text in found if text.startswith("≠")] == ["≠1", "≠2"] * 3
     assert all(len(text) <= 80 for text in found)
 
@@ -348,15 +348,15 @@ def test_in_a_narrow_terminal_differing_values_stand_under_each_other() -> None:
 @pytest.mark.parametrize("width", [40, 120])
 def test_answers_that_are_no_json_are_shown_as_they_are(width: int) -> None:
     """A proxy's error page contradicts an answer as well as any."""
-    text = "\n".join(texts(conflict.rows("why", (("first", "<html>"), ("second", '{"a":1}')), (), width)))
+    text = "\n".join(texts(conflict.rows("why", (), (("first", "<html>"), ("second", '{"a":1}')), (), width)))
     assert "<html>" in text
     assert '"a": 1' in text
 
 
 def test_a_single_answer_and_none_are_shown_honestly() -> None:
     """An answer may contradict itself, and an old one may not be kept."""
-    assert "no answer of the provider is kept" in "\n".join(texts(conflict.rows("why", (), (), 80)))
-    assert '"id"' in "\n".join(texts(conflict.rows("why", ANSWERS[:1], (), 80)))
+    assert "no answer of the provider is kept" in "\n".join(texts(conflict.rows("why", (), (), (), 80)))
+    assert '"id"' in "\n".join(texts(conflict.rows("why", (), ANSWERS[:1], (), 80)))
 
 
 # --- papers ------------------------------------------------------------------------------------------------------

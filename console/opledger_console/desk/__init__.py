@@ -72,7 +72,9 @@ class Desk:
             WorkerView(life.name, life.host, life.pid, life.heartbeat, life.lateness, now - life.heartbeat < ALIVE)
             for life in ledger.store.workers()
         )
-        alive = [worker for worker in workers if worker.alive]
+        # A heartbeat speaks for ten seconds; of the worker that was started here, it is known when it has gone.
+        gone = not self._child.running
+        alive = [one for one in workers if one.alive and not (gone and one.name.startswith(self._child.name))]
         if self.drives and not alive:
             self._child.start(now)
         queries = ledger.store.queries
@@ -104,6 +106,8 @@ class Desk:
         if alive:
             late = max((worker.lateness for worker in alive), default=timedelta())
             return f"{len(alive)} worker{'s' if len(alive) > 1 else ''}, {late.total_seconds():.1f} s late"
+        if self.drives and self._child.ended is not None and not self._child.running:
+            return f"NO WORKER: the one started here ended ({self._child.ended})"
         return "starting a worker" if self.drives else "NO WORKER: nothing is driven"
 
     def check_writable(self) -> None:

@@ -6,12 +6,17 @@ import os
 import subprocess
 import sys
 from datetime import datetime, timedelta
-from typing import Final
+from tempfile import TemporaryFile
+from typing import IO, Final
 
 from opledger.config import Settings
+from opledger.rules.plain import clean
 
 GRACE: Final = 5.0
 """Seconds that a child gets to end by itself."""
+
+TAIL: Final = 4096
+"""Bytes of what a child said last that are looked at once it has ended."""
 
 AGAIN: Final = timedelta(seconds=5)
 """How long a worker that ended at once is left alone before the next try."""
@@ -24,6 +29,8 @@ class ChildWorker:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at: datetime | None = None
+        self._said: IO[bytes] | None = None
+        self.ended: str | None = None  #: how the last one ended, while none runs
 
     @property
     def name(self) -> str:
@@ -37,9 +44,14 @@ class ChildWorker:
 
     def start(self, now: datetime) -> None:
         """Start it, unless it runs or has just been tried."""
-        if self.running or (self._started_at is not None and now - self._started_at < AGAIN):
+        if self.running:
+            self.ended = None
+            return
+        self._note_end()
+        if self._started_at is not None and now - self._started_at < AGAIN:
             return
         self._started_at = now
+        self._said = TemporaryFile()  # noqa: SIM115 - open as long as the child runs
         settings = self._settings
         environment = {
             **os.environ,
@@ -52,11 +64,24 @@ class ChildWorker:
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             # Ctrl-C and a hang-up are for the console, which then ends its child; and where it can't, the child sees
             # that its parent has gone.
             start_new_session=True,
         )
+
+    def _note_end(self) -> None:
+        """Keep what the child said last, once it has ended."""
+        if self._process is None:
+            return
+        last = ""
+        if self._said is not None:
+            self._said.seek(max(self._said.seek(0, os.SEEK_END) - TAIL, 0))
+            lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+            last = clean(lines[-1], limit=200) if lines else ""
+            self._said.close()
+        self.ended = f"exit {self._process.returncode}" + (f": {last}" if last else "")
+        self._process = self._said = None
 
     def stop(self) -> None:
         """End it; it finishes what it has begun to record, and cancels nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from opledger.errors import OpledgerError, Refused
 from opledger.ledger.bulk import Decision, Outcome, Prospect, Target, carry_out, changed_meanwhile, preview
@@ -62,12 +62,17 @@ class Choices:
 # --- before ------------------------------------------------------------------------------------------------------
 
 
-def review_of(desk: Desk, operation_id: str) -> tuple[Operation, dict[str, Any]]:
-    """Return what an approver is shown. Raises Refused where there is nothing to approve."""
+def review_of(
+    desk: Desk, operation_id: str, verb: Literal["approve", "reject"] = "approve"
+) -> tuple[Operation, dict[str, Any]]:
+    """Return what an approver is shown. Raises Refused where there is nothing to approve, or not for this person."""
     desk.check_writable()
     op = desk.ledger.show(operation_id)
     if op.state is not State.AWAITING_APPROVAL:
         raise Refused(f"{short_id(operation_id)} is {op.state} and waits for no approval")
+    (ahead,) = preview(desk.ledger, [operation_id], Decision(verb, "a look before it is decided"))
+    if not ahead.eligible:
+        raise Refused(ahead.because)
     return op, desk.ledger.review(operation_id)
 
 

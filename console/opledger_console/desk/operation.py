@@ -146,7 +146,8 @@ class Reader:
         if tab == "conflict":
             why = op.attention.reason if op.attention is not None else self._violation_words()
             options = explanation.choices if explanation is not None else ()
-            return conflict.rows(why, answers_in_conflict(self._desk, op), options, width)
+            jobs = _jobs_in_conflict(events)
+            return conflict.rows(why, jobs, answers_in_conflict(self._desk, op), options, width)
         if tab == "request":
             return self._request(op, width)
         if tab == "packet":
@@ -221,6 +222,13 @@ def kept_answers(desk: Desk, hashes: Sequence[str]) -> dict[str, calls.Kept]:
             text = answer.body.decode("utf-8", "replace")
             found[sha256] = calls.Kept(text, answer.content_type, answer.size)
     return found
+
+
+def _jobs_in_conflict(events: Sequence[Event]) -> tuple[str, ...]:
+    """Return the job ids that the newest broken promise is about."""
+    broken = _last(events, BROKEN)
+    jobs = None if broken is None else (broken.data or {}).get("jobs")
+    return tuple(str(job) for job in jobs) if isinstance(jobs, list) else ()
 
 
 def answers_in_conflict(desk: Desk, op: Operation) -> tuple[tuple[str, str], ...]:

@@ -33,6 +33,9 @@ Phase = Literal["form", "again", "sending", "done"]
 DEAF: Final = 0.3
 """For so many seconds after it opens a dialog hears nothing: what was pressed was meant for something else."""
 
+MUCH: Final = 30
+"""Characters in a field from which on leaving asks once more."""
+
 LEAST: Final = (60, 15)
 """In a smaller window nothing can be decided: not everything could be read."""
 
@@ -67,6 +70,7 @@ class Dialog(ModalScreen[Result]):
         self._timer: Timer | None = None
         self._phase: Phase = "form"
         self._moved: str | None = None
+        self._warned = False  #: it was said that leaving loses what is typed
         self._decided: Result | None = None
 
     # --- what a dialog says ---------------------------------------------------------------------------------
@@ -210,12 +214,14 @@ class Dialog(ModalScreen[Result]):
             missing.update(block(self._moved_words(limit=300)))
         else:
             words = f"Missing: {'; '.join(lacks)}" if lacks else "" if self.sending else self._ready()
+            if self._warned:
+                words = f"Esc again throws away what is typed. {words}"
             missing.update(Content(words))
         missing.display = self._moved is not None or bool(words)
         self.set_class(self._phase == "sending", "-sending")
         for button in self.query("#confirm").results(Press):
             button.disabled = bool(lacks) or self._moved is not None or self.too_small
-            button.label = Content(self.again_word if self._phase == "again" else self.confirm_word or "")
+            button.say((self.again_word if self._phase == "again" else self.confirm_word) or "")
         self.call_after_refresh(self._fit)
 
     def _ready(self) -> str:
@@ -248,6 +254,10 @@ class Dialog(ModalScreen[Result]):
     def holds_text(self) -> bool:
         """True where somebody has typed something that closing would lose."""
         return any(field.value for field in self.query(FieldInput))
+
+    def _holds_much(self) -> bool:
+        """True where somebody has typed more than they would lightly type again."""
+        return any(len(field.value) >= MUCH for field in self.query(FieldInput))
 
     def value(self, name: FieldName) -> str:
         """What stands in a field, without spaces around it."""
@@ -292,6 +302,7 @@ class Dialog(ModalScreen[Result]):
         event.stop()
         if self._phase == "again":
             self._phase = "form"
+        self._warned = False
         self.refresh_foot()
 
     def on_alternatives_changed(self, event: Alternatives.Changed) -> None:
@@ -341,6 +352,10 @@ class Dialog(ModalScreen[Result]):
         elif self._phase == "again":
             self._phase = "form"
             self.refresh_foot()
+        elif self._holds_much() and not self._warned:
+            self._warned = True
+            self.refresh_foot()
+            self.set_focus(self.query_one("#keep"))
         else:
             self._finish(None)
 

@@ -15,6 +15,7 @@ from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Piece
 from opledger_console.dialogs.parts import Field
 from opledger_console.verdicts import Verdict
+from opledger_console.views import counted
 
 EFFECT: Final = Field("effect", "Expected effect", "optional: what should happen then, and by when")
 
@@ -77,7 +78,8 @@ class CancelDialog(Deciding):
         others = [Piece(f"{one}  {state}  {contract}", "data", 2) for one, state, contract in sheet.others]
         if others:
             yield Piece(
-                f"! The same call also stops {len(others)} other operation(s). Confirming cancels them all:", "warn"
+                f"! The same call also stops {counted(len(others), 'other operation')}. Confirming cancels them all:",
+                "warn",
             )
             yield from others
             yield Piece("")

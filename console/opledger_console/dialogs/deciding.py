@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from opledger.rules.durations import format_duration
+from opledger.rules.human import LONGEST_REASON
 from opledger.rules.model import Operation
 from opledger_console.dialogs.base import Clock, Dialog
 from opledger_console.dialogs.heads import TAIL
@@ -42,6 +43,9 @@ class Deciding(Dialog[Verdict]):
     def _lacks(self) -> Iterator[Lack]:
         if not self.value("reason"):
             yield Lack("a reason", "reason")
+        elif len(self.value("reason")) > LONGEST_REASON:
+            size = len(self.value("reason"))
+            yield Lack(f"a shorter reason: {size:,} characters, at most {LONGEST_REASON:,}", "reason")
         if self.level() >= 3 and self.value("typed").casefold() != self.tail.casefold():
             yield Lack(f"the last {TAIL} characters of the id", "typed")
 

@@ -89,13 +89,21 @@ class Press(Button):
         # The effect of Textual's own would swallow a second press; pressing twice is the dialog's business.
         self.active_effect_duration = 0
 
+    def say(self, words: str) -> None:
+        """Change what the button says."""
+        self._words = words
+        self._mark(self.has_focus)
+
     def on_focus(self) -> None:
         """Mark what Enter would press; a colour alone does not reach everybody."""
-        self.label = Content(f"[ {self._words} ]")
+        self._mark(True)
 
     def on_blur(self) -> None:
         """Take the mark away."""
-        self.label = Content(f"  {self._words}  ")
+        self._mark(False)
+
+    def _mark(self, on: bool) -> None:  # noqa: FBT001 - a switch
+        self.label = Content(f"[ {self._words} ]" if on else f"  {self._words}  ")
 
 
 class Alternatives(Static, can_focus=True):

@@ -12,6 +12,7 @@ from opledger_console.dialogs.lines import Piece
 from opledger_console.dialogs.parts import Field, Lack
 from opledger_console.text import line
 from opledger_console.verdicts import Verdict
+from opledger_console.views import counted
 
 
 class ProviderDialog(Dialog[Verdict]):
@@ -45,7 +46,9 @@ class ProviderDialog(Dialog[Verdict]):
 
     def pieces(self) -> Sequence[Piece]:
         """What it stops or lets go on."""
-        many = f"{self.open_operations} operation(s) are open there."
+        many = (
+            f"{counted(self.open_operations, 'operation')} {'is' if self.open_operations == 1 else 'are'} open there."
+        )
         if self.verb == "pause":
             return (
                 Piece(many),

@@ -51,9 +51,14 @@ def _value(values: dict[str, Any], pointer: str) -> str | None:
     return jsontext.dumps_inert(values[pointer]) if pointer in values else None
 
 
-def rows(why: str, answers: Sequence[tuple[str, str]], options: Sequence[Option], width: int) -> tuple[Row, ...]:
-    """Return both answers with the places marked where they differ, and the choices below."""
-    out = [*wrapped(why, width, "warn"), row("")]
+def rows(
+    why: str, jobs: Sequence[str], answers: Sequence[tuple[str, str]], options: Sequence[Option], width: int
+) -> tuple[Row, ...]:
+    """Return the jobs it is about, both answers with the places marked where they differ, and the choices below."""
+    out = [*wrapped(why, width, "warn")]
+    if jobs:
+        out += wrapped(f"jobs: {', '.join(jobs)}", width, "warn")
+    out.append(row(""))
     if not answers:
         out.append(row("no answer of the provider is kept", "dim"))
     elif len(answers) == 1:

@@ -13,7 +13,7 @@ from opledger_console.pages.events import fact, told
 from opledger_console.pages.head import why_words
 from opledger_console.pages.rows import Cell, Key, Kind, Row, amount, body_rows, capped, clock, pairs, row, wrapped
 from opledger_console.pages.timeline import details
-from opledger_console.views import short_id
+from opledger_console.views import counted, short_id
 
 Json = Mapping[str, Any]
 
@@ -134,7 +134,9 @@ def approvals(
     out: list[Row] = []
     for event in events:
         if event.kind == "Submitted":
-            needed = f"{op.approvals_needed} approvals needed" if op.approvals_needed else "no approval needed"
+            needed = (
+                f"{counted(op.approvals_needed, 'approval')} needed" if op.approvals_needed else "no approval needed"
+            )
             because = fact(event, "approval_because")
             words = f"asked for by {fact(event, 'requested_by')}: {needed}{f', because {because}' if because else ''}"
             out += [_decision(event, words), *_details(event, opened, width)]

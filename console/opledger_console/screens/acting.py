@@ -15,8 +15,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from opledger.errors import OpledgerError
+from opledger.rules import human
 from opledger.rules.explain import waits_for_person
-from opledger.rules.model import TERMINAL, Operation, State
+from opledger.rules.model import ActorKind, Operation, State
 from opledger_console.desk import Desk, deeds
 from opledger_console.dialogs.acknowledge import AcknowledgeDialog
 from opledger_console.dialogs.approve import ApproveDialog
@@ -96,6 +97,9 @@ class ActingScreen(DecidingScreen):
             return "this console is read-only"
         if self.away is not None:
             return f"the database is away: {self.away}"
+        who = human.actor(self.desk.settings.operator)
+        if who.kind is ActorKind.AGENT and action in _PERSONS:
+            return f"{who.name} is an agent; only a person may do this"
         return _not_now(action, op)
 
     # --- keys ---------------------------------------------------------------------------------------------------
@@ -178,6 +182,9 @@ class ActingScreen(DecidingScreen):
 _ACTIONS = frozenset(
     {"approve", "reject", "cancel", "reconcile", "resolve", "acknowledge", "note", "poll", "packet", "copy"}
 )
+_PERSONS = frozenset({"approve", "reject", "reconcile", "resolve", "acknowledge"})
+"""What only a person may do; the ledger refuses it too."""
+
 _READABLE = frozenset(
     {
         State.ACCEPTED,
@@ -196,9 +203,9 @@ def _not_now(action: str, op: Operation) -> str | None:
         asked = op.state is State.AWAITING_APPROVAL
         return None if asked else f"{name} is {op.state} and waits for no approval"
     if action == "cancel":
-        if op.state in TERMINAL:
-            return f"{name} has ended ({op.state}); there is nothing to cancel"
-        return f"{name} has a cancellation under way" if op.state is State.CANCELLING else None
+        why = human.why_no_cancel(op)
+        # What the command line would be told to type, a key does here.
+        return None if why is None else f"{name}: {why.replace('decide with: opledger resolve', 'v decides')}"
     if action == "reconcile":
         unknown = op.state is State.CREATE_UNKNOWN
         return None if unknown else f"{name} is {op.state}: the fate of its create is not in doubt"
@@ -226,7 +233,7 @@ def _approve_sheet(desk: Desk, op: Operation) -> Make:
 
 
 def _reject_sheet(desk: Desk, op: Operation) -> Make:
-    found, review = deeds.review_of(desk, op.operation_id)
+    found, review = deeds.review_of(desk, op.operation_id, "reject")
     return partial(RejectDialog, found, review, desk.now())
 
 

@@ -22,6 +22,7 @@ from opledger_console.messages import LedgerAway, OverviewTaken
 from opledger_console.screens.base import LedgerScreen
 from opledger_console.verdicts import Verdict
 from opledger_console.views import short_id
+from opledger_console.widgets.notice import NoticeLine
 
 Make = Callable[[], Deciding]
 """Makes a dialog from what was read; called on the drawing loop, where widgets are made."""
@@ -122,9 +123,14 @@ class DecidingScreen(LedgerScreen):
 
     # --- from dialog to record ----------------------------------------------------------------------------------
 
-    @work(thread=True, group="deed", exit_on_error=False)
     def carry_out(self, verdict: Verdict) -> None:
-        """Have it done, once, and told."""
+        """Have it done, once, and told; until then nothing else is decided from here."""
+        self.busy = True
+        self.say(f"recording: {verdict.verb} {short_id(verdict.subject)} …", timeout=120)
+        self._carry_out(verdict)
+
+    @work(thread=True, group="deed", exit_on_error=False)
+    def _carry_out(self, verdict: Verdict) -> None:
         try:
             deed = deeds.carry_out_one(self.desk, verdict)
         except StoreUnavailable as error:
@@ -138,6 +144,8 @@ class DecidingScreen(LedgerScreen):
     @on(DeedDone)
     def _tell(self, message: DeedDone) -> None:
         deed = message.deed
+        self.busy = False
+        self.query_one(NoticeLine).clear()
         if deed.done:
             self.say(deed.words)
         else:

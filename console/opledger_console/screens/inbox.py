@@ -26,7 +26,7 @@ from opledger_console.pages.waiting import COLUMNS, TABS, fate, left_words, row_
 from opledger_console.screens.acting import ActingScreen
 from opledger_console.screens.providers import ProvidersScreen
 from opledger_console.text import line
-from opledger_console.views import GLYPHS, Column, Row, TimeStyle, short_id, span, stamp
+from opledger_console.views import GLYPHS, Column, Row, TimeStyle, counted, short_id, span, stamp
 from opledger_console.widgets.listing import Listing
 
 SETTLED_COLUMNS: Final[tuple[Column, ...]] = (
@@ -56,11 +56,11 @@ class InboxScreen(ActingScreen):
 
     TITLE_WORDS = "Inbox"
     DEFAULT_CSS = """
-    InboxScreen #waiting { height: 2fr; min-height: 11; }
+    InboxScreen #waiting { height: 2fr; min-height: 4; }
     InboxScreen #settled { height: 1fr; display: none; }
     InboxScreen #sum { height: 1; padding: 0 1; color: $text-muted; }
     InboxScreen #told {
-        height: 1fr; min-height: 9; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1;
+        height: 1fr; min-height: 4; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1;
     }
     InboxScreen.-short #waiting { height: 1fr; min-height: 2; }
     InboxScreen.-short #told { display: none; }
@@ -283,7 +283,7 @@ def _head(one: Escalation, op: Operation | None, now: datetime) -> Text:
     text.append("  job ", style="dim")
     text.append_text(line(op.remote_job_id or "(none)", limit=60))
     if one.code == State.AWAITING_APPROVAL:
-        text.append(f"  {len(op.approvals)} of {op.approvals_needed} approvals", style="dim")
+        text.append(f"  {len(op.approvals)} of {counted(op.approvals_needed, 'approval')}", style="dim")
     return text
 
 

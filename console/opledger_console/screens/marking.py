@@ -20,6 +20,23 @@ from opledger_console.widgets.table import OperationsTable
 
 
 @dataclass
+class PageRead(Message):
+    """Another page of the list."""
+
+    order: reading.Order
+    found: reading.First
+    backwards: bool
+
+
+@dataclass
+class Counted(Message):
+    """How many operations the filter holds."""
+
+    order: reading.Order
+    count: int
+
+
+@dataclass
 class AllMarked(Message):
     """The ids of everything that matched when it was asked."""
 

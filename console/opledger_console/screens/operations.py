@@ -21,15 +21,18 @@ from opledger_console.desk import operations as reading
 from opledger_console.desk.operations import Sort
 from opledger_console.messages import Chosen, LedgerAway, MoreWanted
 from opledger_console.pages import columns
-from opledger_console.screens.marking import MarkingScreen
+from opledger_console.screens.marking import Counted, MarkingScreen, PageRead
 from opledger_console.text import block
-from opledger_console.views import Detail, Look, TimeStyle
+from opledger_console.views import Detail, Look, TimeStyle, counted
 from opledger_console.widgets.detail import DetailPane
 from opledger_console.widgets.filterbar import FilterBar
 from opledger_console.widgets.table import OperationsTable
 
 RESTING: Final = 0.12
 """Seconds that the cursor rests on an operation before it is explained below the list."""
+
+RECOUNT: Final = 2.0
+"""Seconds after which a count that is known to be old is taken anew."""
 
 _WORDS: Final = {
     Sort.NEWEST: "newest first",
@@ -38,23 +41,6 @@ _WORDS: Final = {
     Sort.NEXT: "next action first",
     Sort.STATE: "by state",
 }
-
-
-@dataclass
-class PageRead(Message):
-    """Another page of the list."""
-
-    order: reading.Order
-    found: reading.First
-    backwards: bool
-
-
-@dataclass
-class Counted(Message):
-    """How many operations the filter holds."""
-
-    order: reading.Order
-    count: int
 
 
 @dataclass
@@ -99,6 +85,7 @@ class OperationsScreen(MarkingScreen):
         self._newer = 0
         self._count: int | None = None
         self._resting: Timer | None = None
+        self._recount: Timer | None = None
 
     def body(self) -> Iterable[Widget]:
         """The list, what is under the cursor, the filter, and a line on what is shown."""
@@ -150,6 +137,8 @@ class OperationsScreen(MarkingScreen):
         else:
             table.update_rows(found.rows, question.ids, found.now, lambda op: matches(op, self.order.wanted, found.now))
             self._newer = found.newer
+            if table.strays or found.arrivals:
+                self._count_again()
             if found.overtaken:
                 self._begin_again()
             elif found.arrivals and table.follows and not table.held:
@@ -206,6 +195,15 @@ class OperationsScreen(MarkingScreen):
             self.post_message(Counted(order, reading.count(self.desk.ledger, order)))
         except OpledgerError as error:
             self.post_message(LedgerAway(error.message))
+
+    def _count_again(self) -> None:
+        """Count what matches anew, as something came or went; not more often than every few seconds."""
+        if self._recount is None and self.order.wanted != Wanted():
+            self._recount = self.set_timer(RECOUNT, self._recounted)
+
+    def _recounted(self) -> None:
+        self._recount = None
+        self._count_matches(self.order)
 
     @on(Counted)
     def _counted(self, message: Counted) -> None:
@@ -278,6 +276,8 @@ class OperationsScreen(MarkingScreen):
         words.append(_WORDS[order.sort])
         if self._searched_to is not None:
             words.append(f"looked back to {self._searched_to:%d %b %H:%M}Z, not further")
+        if table.strays:
+            words.append(f"~ {counted(table.strays, 'row')} no longer of it, kept while the cursor or a mark is on it")
         if table.marks:
             words.append(f"{len(table.marks):,} marked: a, d, x decide about them; Esc unmarks")
         if table.held:

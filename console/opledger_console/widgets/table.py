@@ -99,6 +99,11 @@ class OperationsTable(ScrollView, can_focus=True):
         """True where rows were dropped above; then nothing can be added there without reading."""
         return self._more[True]
 
+    @property
+    def strays(self) -> int:
+        """How many rows are shown although they no longer belong to the list."""
+        return len(self._left)
+
     def visible_ids(self) -> tuple[str, ...]:
         """The ids on the screen and a little around it: what must be read again to be live."""
         top = max(self.scroll_offset.y - 2, 0)
@@ -364,7 +369,7 @@ class OperationsTable(ScrollView, can_focus=True):
             style += self.get_component_rich_style("table--dim")
         if here:
             style += self.get_component_rich_style("table--cursor")
-        mark = ("▌" if here else " ") + ("●" if marked else " ")
+        mark = ("▌" if here else " ") + ("●" if marked else "~" if left else " ")
         return self._line(mark, cells, shown, style, width)
 
     def _line(

@@ -20,6 +20,9 @@ from opledger.rules.policy import Demand
 
 _AGENT: Final = re.compile(r"agents?([^a-z].*)?", re.IGNORECASE | re.DOTALL)
 
+LONGEST_REASON: Final = 4_000
+"""Characters of a reason or a remark: events are never removed."""
+
 _NO_CANCEL: Final[Mapping[State, str]] = {
     State.RESULT_COLLECTING: "the job has succeeded and its result is being fetched; there is nothing left to cancel",
     State.RESULT_UNAVAILABLE: "the job has ended; decide with: opledger resolve",
@@ -43,6 +46,11 @@ def reason(text: str | None) -> str:
     """Return a reason that says something. Raises UsageError for an empty one."""
     if text is None or not text.strip():
         raise UsageError("a reason is missing; say in a few words why (--reason)")
+    if len(text) > LONGEST_REASON:
+        raise UsageError(
+            f"a reason of {len(text):,} characters would stand in the journal for good; say it in at most "
+            f"{LONGEST_REASON:,}"
+        )
     return text.strip()
 
 
@@ -108,6 +116,19 @@ def cancellation(
             "ends it or its deadline passes"
         )
     return e.CancelRequested(request_id, who.name, effect, shares)
+
+
+def why_no_cancel(op: Operation) -> str | None:
+    """Say why no cancellation of an operation can be recorded as it stands, whoever asks; None where one can."""
+    if op.state in TERMINAL or op.state in _NO_CANCEL:
+        return f"it is {op.state}: {_NO_CANCEL.get(op.state, 'there is nothing to cancel')}"
+    if op.state is State.AWAITING_APPROVAL or (op.state is State.CREATE_PENDING and not op.sent):
+        return None
+    try:
+        _not_wanted_yet(op)
+    except Refused as error:
+        return error.message
+    return None
 
 
 def _not_wanted_yet(op: Operation) -> None:

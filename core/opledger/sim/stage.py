@@ -47,7 +47,7 @@ class Stage:
 
     def start_worker(self) -> None:
         """Start the worker, a process of its own; what it logs goes to ``worker.log``."""
-        command = [sys.executable, "-m", "opledger.cli", "worker", "--name", "demo-worker"]
+        command = [sys.executable, "-m", "opledger.cli", "worker", "--name", "demo-worker", "--with-parent"]
         with (self.folder / "worker.log").open("ab") as log:
             self._worker = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
