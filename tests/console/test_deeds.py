@@ -207,8 +207,7 @@ def test_a_worker_that_ends_at_once_is_told_with_its_last_words(home: Home, monk
     """Not "starting" for ever: nothing is driven, and why."""
     monkeypatch.setattr(child, "AGAIN", timedelta())
     desk = Desk(home.settings(), read_only=False, drive=True)
-    desk.settings = replace(desk.settings, database=f"sqlite:///{home.root}")
-    desk._child = child.ChildWorker(desk.settings)
+    desk._child = child.ChildWorker(replace(desk.settings, database=f"sqlite:///{home.root}"))
     try:
         assert desk.overview().driver == "starting a worker"
         process = desk._child._process
