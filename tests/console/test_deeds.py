@@ -213,7 +213,6 @@ def test_a_worker_that_ends_at_once_is_told_with_its_last_words(home: Home, monk
         process = desk._child._process
         assert process is not None
         assert process.wait(30) != 0
-        desk.overview()
         said = desk.overview().driver
         assert said.startswith("NO WORKER: the one started here ended (exit 5")
     finally:

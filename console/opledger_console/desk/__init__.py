@@ -104,9 +104,10 @@ class Desk:
 
     def _driver(self, alive: list[WorkerView]) -> str:
         if alive:
+            self._child.ended = None
             late = max((worker.lateness for worker in alive), default=timedelta())
             return f"{len(alive)} worker{'s' if len(alive) > 1 else ''}, {late.total_seconds():.1f} s late"
-        if self.drives and self._child.ended is not None and not self._child.running:
+        if self.drives and self._child.ended is not None:
             return f"NO WORKER: the one started here ended ({self._child.ended})"
         return "starting a worker" if self.drives else "NO WORKER: nothing is driven"
 

@@ -30,7 +30,7 @@ class ChildWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at: datetime | None = None
         self._said: IO[bytes] | None = None
-        self.ended: str | None = None  #: how the last one ended, while none runs
+        self.ended: str | None = None  #: how the last one ended, until one is alive
 
     @property
     def name(self) -> str:
@@ -45,7 +45,6 @@ class ChildWorker:
     def start(self, now: datetime) -> None:
         """Start it, unless it runs or has just been tried."""
         if self.running:
-            self.ended = None
             return
         self._note_end()
         if self._started_at is not None and now - self._started_at < AGAIN:
