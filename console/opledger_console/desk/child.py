@@ -85,6 +85,9 @@ class ChildWorker:
     def stop(self) -> None:
         """End it; it finishes what it has begun to record, and cancels nothing."""
         process, self._process = self._process, None
+        said, self._said = self._said, None
+        if said is not None:
+            said.close()
         if process is None or process.poll() is not None:
             return
         process.terminate()
