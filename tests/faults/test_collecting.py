@@ -68,7 +68,7 @@ def test_killed_between_the_files_of_one_result(lab: Lab, effect: str, nth: int)
 )  # fmt: skip
 def test_killed_while_a_transfer_is_gone_on_with(lab: Lab, effect: str, nth: int) -> None:
     """The first half is on a disk that nobody knows of any more: the next worker begins anew, and has the whole."""
-    operation = lab.submit("breaking", "resumes", rows=60_000, _polls=1)
+    operation = lab.submit("breaking", "resumes", _polls=1)
     found = dies_and_is_followed(lab, operation, effect, nth)
     assert found.state is State.SUCCEEDED
     assert found.result is not None

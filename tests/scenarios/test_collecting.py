@@ -40,7 +40,7 @@ def files(stage: Stage) -> list[str]:
 
 def test_a_result_that_breaks_off_is_gone_on_with(stage: Stage) -> None:
     """Only what is missing is asked for, of the same thing; the whole is checked as one, and there is one file."""
-    found = ended(stage, "breaking", "resumes", rows=60_000)
+    found = ended(stage, "breaking", "resumes")
     assert (found.state, found.last_error) == (State.SUCCEEDED, None)
     assert found.result is not None
     assert (found.result.validated, found.result.problems) == (True, ())
@@ -58,7 +58,7 @@ def test_a_result_that_breaks_off_is_gone_on_with(stage: Stage) -> None:
 @pytest.mark.parametrize("variant", ["restarts", "changed"])
 def test_a_result_that_cannot_be_gone_on_with_starts_anew(file_stage: Stage, variant: str) -> None:
     """A server that knows no ranges, or has another thing now, sends all of it: the first half is not kept."""
-    found = ended(file_stage, "breaking", variant, rows=60_000)
+    found = ended(file_stage, "breaking", variant)
     assert found.state is State.SUCCEEDED
     assert found.result is not None
     assert (found.result.validated, found.result.problems) == (True, ())

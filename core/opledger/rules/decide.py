@@ -134,9 +134,7 @@ def _ended(op: Operation, contract: Contract, now: datetime) -> Decision:
     if not partial.wanted(op, contract):
         return Wait(None, f"it has ended: {op.state}")
     if now >= partial.deadline(op):
-        why = "the collect deadline passed before its partial output could be fetched"
-        given_up = e.ReadFailed(action=Action.COLLECT, why=why, code=partial.LOST)
-        return Conclude(given_up, f"deadline:{Deadline.COLLECT}", why)
+        return Conclude(partial.GIVEN_UP, f"deadline:{Deadline.COLLECT}", partial.GIVEN_UP.why)
     return Call(Action.COLLECT, "the job did not succeed; what it left behind is worth having")
 
 
@@ -330,8 +328,8 @@ def _when(
         return _poll_time(op, contract, evidence, now, jitter)
     if op.state is State.RESULT_COLLECTING and _brought_no_result(evidence):
         return _poll_time(op, contract, evidence, now, jitter)
-    if op.state in TERMINAL:
-        return _partial_time(op, contract, evidence, now, jitter)
+    if op.state in TERMINAL and (tries := partial.tries(op, evidence)) is not None:
+        return _poll_time(replace(op, backoff=tries), contract, evidence, now, jitter)
     if isinstance(evidence, e.Throttled | e.NotDelivered):
         asked = getattr(evidence, "retry_at", None)
         if asked is not None:
@@ -343,18 +341,6 @@ def _when(
     if waits and op.next is not None and op.next.at is not None:
         return max(op.next.at, now), op.next.because  # news of the job is no leave to send an effectful call earlier
     return now, "a person decided" if isinstance(evidence, e.Decided) else f"follows {evidence.kind}"
-
-
-def _partial_time(
-    op: Operation, contract: Contract, evidence: e.Evidence, now: datetime, jitter: float
-) -> tuple[datetime, str]:
-    """The output of a job that did not succeed is fetched at once, and after what did not bring it later and later."""
-    brought_nothing = isinstance(evidence, e.ReadFailed) and evidence.action is Action.COLLECT
-    other_word = isinstance(evidence, e.Observed) and evidence.means is not op.remote_means
-    if not brought_nothing and not other_word and not isinstance(evidence, e.ReadFailed):
-        return now, f"follows {evidence.kind}"
-    tries = op.attempts.collect if brought_nothing else op.attempts.observe
-    return _poll_time(replace(op, backoff=tries), contract, evidence, now, jitter)
 
 
 def _brought_no_result(evidence: e.Evidence) -> bool:

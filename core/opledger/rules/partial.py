@@ -17,6 +17,11 @@ LOST: Final = "partial_unavailable"
 INVALID: Final = "partial_invalid"
 """Attention: the partial output was attached, and is not what it should be."""
 
+GIVEN_UP: Final = e.ReadFailed(
+    action=Action.COLLECT, why="the collect deadline passed before the partial output could be fetched", code=LOST
+)
+"""What is recorded at that deadline."""
+
 
 def is_worth(contract: Contract, means: Means | None) -> bool:
     """Tell whether the contract wants the output of a job that ended so, other than by success."""
@@ -54,3 +59,15 @@ def ending(op: Operation, evidence: e.Evidence) -> e.Evidence:
         why=evidence.why,
         code=LOST,
     )
+
+
+def tries(op: Operation, evidence: e.Evidence) -> int | None:
+    """Return how many tries came before the next one, by which it waits; None where it follows at once.
+
+    A failed read waits, and so does another word of the provider: a job that came back to life is not asked as fast as
+    the machine can.
+    """
+    if isinstance(evidence, e.ReadFailed) and evidence.action is Action.COLLECT:
+        return op.attempts.collect
+    other_word = isinstance(evidence, e.Observed) and evidence.means is not op.remote_means
+    return op.attempts.observe if other_word or isinstance(evidence, e.ReadFailed) else None

@@ -21,6 +21,7 @@ from opledger.sim.personalities import fraction
 FINAL_WORDS: Final = frozenset({"succeeded", "failed", "cancelled", "expired"})
 FOREVER: Final = float("inf")
 WINDING_DOWN: Final = 0.15  #: seconds an honest cancel takes
+LARGE: Final = 60_000  #: rows of a result that takes long enough to break off in the middle
 QUEUED_FOR: Final = 0.3  #: seconds a long job waits in the queue
 LAST_LAP: Final = 0.6  #: seconds a job that ignores its cancel still runs, where it ends at all
 
@@ -195,7 +196,7 @@ class Jobs:
             name=_text(options.get("name")),
             personality=wish.personality,
             variant=wish.variant,
-            rows=max(0, min(200_000, _whole(options.get("rows"), 50))),
+            rows=LARGE if wish.personality == "breaking" else max(0, min(200_000, _whole(options.get("rows"), 50))),
             items=keys_of(options),
             kind="json" if options.get("_format") == "json" or order.flavour.inline else "csv",
             seconds=self._seconds(wish, options),

@@ -152,7 +152,6 @@ PERSONALITIES: Final[Mapping[str, Personality]] = _table(
         "breaking",
         "breaks off in a large result, and sends the rest when asked; or all of it, or another one",
         {"resumes": SUCCEEDED, "restarts": SUCCEEDED, "changed": SUCCEEDED},
-        options={"rows": 40_000},
     ),
     Personality(
         "batch",
