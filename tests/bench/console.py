@@ -132,7 +132,9 @@ def _keys(console: Console, rounds: int) -> None:
         console.terminal.rest(0.3)
     _say("page down", _figures(down))
     _say("page up", _figures(up))
-    opened, back, escaped = [], [], []
+    opened: list[float] = []
+    back: list[float] = []
+    escaped: list[float] = []
     for _ in range(max(rounds // 4, 5)):
         opened.append(console.key("enter", lambda: "Operations" not in console.terminal.line(0)))
         console.terminal.until(lambda _: "Operation" in console.terminal.line(0))
