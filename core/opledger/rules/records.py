@@ -28,8 +28,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\n\r"
 _LOOKAHEAD: Final = 64 * 1024  #: white space in front of a document beyond which nobody looks for an array
 _DELIMITERS: Final = (b",", b";", b"\t", b"|")
-_QUOTED: Final = re.compile(rb'"(?:[^"]|"")*+"')
-_CLOSING: Final = re.compile(rb'(?:[^"]|"")*+"')
+_QUOTED: Final = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"')
+_CLOSING: Final = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
 
 
 class Records:
