@@ -344,3 +344,14 @@ def test_figures_have_words_at_both_ends() -> None:
     assert [stations.share(part) for part in (None, 0.0, 0.004, 0.25, 1.0)] == ["-", "0%", "<1%", "25%", "100%"]
     lengths = (None, timedelta(milliseconds=7), timedelta(seconds=2.5), timedelta(minutes=9))
     assert [stations.wait(one) for one in lengths] == ["-", "7ms", "2.5s", "9m"]
+
+
+async def test_refused_and_waiting_webhooks_are_counted_where_their_provider_is(home: Home) -> None:
+    """A sender whose secret was changed shows up where somebody looks."""
+    with home.ledger() as ledger:
+        ledger.store.count_refusals({("jobs", "wrong_signature"): 3}, ledger.clock.now())
+    async with running(home, "providers") as pilot:
+        await sees(pilot, "jobs")
+        assert isinstance(pilot.app.screen, ProvidersScreen)
+        pilot.app.screen.choose("jobs")
+        assert_inert(await sees(pilot, "3 refused (wrong signature)"))

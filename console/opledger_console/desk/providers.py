@@ -61,9 +61,19 @@ class ProvidersReader:
             counted = self._pulse is not None
         lives = {life.name: life for life in store.workers()}
         held = store.holdings(now)
+        parked = store.parked_counts()
+        refused: dict[str, list[tuple[str, int]]] = {}
+        for one in store.refusals():
+            refused.setdefault(one.contract, []).append((one.kind, one.times))
         return Stations(
             providers=tuple(
-                ProviderLook(provider, self._contracted(provider.contract), beats[provider.contract])
+                ProviderLook(
+                    provider,
+                    self._contracted(provider.contract),
+                    beats[provider.contract],
+                    tuple(refused.get(provider.contract, ())),
+                    parked.get(provider.contract, (0, now))[0],
+                )
                 for provider in self._listed
             ),
             workers=_workers(lives, held, now),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from opledger.rules import jsontext, shapes
 from opledger.rules.journal import Finding
-from opledger.rules.model import Operation, State
+from opledger.rules.model import Operation, State, StoredFile
 from opledger.rules.shapes import Event
 from opledger_console.pages.events import fact, told
 from opledger_console.pages.head import why_words
@@ -82,7 +82,13 @@ def result(op: Operation, why: str, promises: Json | None, width: int) -> tuple[
             "checks": checked,
         }
         out += pairs(facts, width)
+        for also in found.also:
+            out += [row(f"further file: {also.name}", "head"), *pairs(_of_file(also), width, indent=2)]
         out += [row(f"problem: {problem}", "bad") for problem in found.problems]
+        if found.location is not None:
+            out += wrapped(
+                f"opledger result {op.operation_id[-8:]} --out FILE hands it over, checked again", width, "dim"
+            )
         items = found.items
         if items is not None:
             kind: Kind = "warn" if items.failed else "good"
@@ -92,6 +98,15 @@ def result(op: Operation, why: str, promises: Json | None, width: int) -> tuple[
         out += [row(""), row("what the contract promises of results", "head")]
         out += pairs({name.replace("_", " "): _promise(value) for name, value in promises.items()}, width, indent=2)
     return tuple(out)
+
+
+def _of_file(also: StoredFile) -> dict[str, Any]:
+    return {
+        "location": also.location,
+        "size": f"{amount(also.size)} ({also.size} bytes)",
+        "sha256": also.sha256,
+        "content type": also.content_type,
+    }
 
 
 def _promise(value: Any) -> str | None:

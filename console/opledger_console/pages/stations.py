@@ -68,6 +68,8 @@ class ProviderLook:
     provider: Provider
     contracted: Contracted
     beat: Beat
+    refused: tuple[tuple[str, int], ...] = ()  #: webhooks that were refused: why, and how often
+    parked: int = 0  #: webhooks that match no operation yet
 
     @property
     def name(self) -> str:
@@ -208,6 +210,11 @@ def provider_told(look: ProviderLook, now: datetime, *, counted: bool) -> Text:
     _figures(text, look, counted=counted)
     text.append("\n")
     _limits(text, look)
+    if look.refused or look.parked:
+        text.append("\nwebhooks: ", style="bold")
+        told = [f"{count:,} refused ({kind.replace('_', ' ')})" for kind, count in look.refused]
+        told += [f"{look.parked:,} match no operation yet"] if look.parked else []
+        text.append_text(line(", ".join(told), limit=300))
     text.append("\n")
     if contract is not None and not look.contracted.from_file:
         text.append("\nAs the newest operation is pinned; there is no good contract file of this name here.")
