@@ -6,6 +6,7 @@ Every function here is synchronous and may block; whoever runs an event loop cal
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -119,15 +120,22 @@ class ResultFolder:
         StoreUnavailable where the whole folder is away (a disk that is not mounted) or the file cannot be read.
         """
         path = Path(location)
-        if not path.is_absolute() or not path.resolve().is_relative_to(self._root.resolve()):
+        if not path.is_absolute() or not path.parent.resolve().is_relative_to(self._root.resolve()):
             raise Refused(f"{location} is not in the folder of results {self._root}")
         try:
-            return path.open("rb")
+            # Whatever somebody has put there instead, a link, a pipe, is not followed and not waited for.
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                return os.fdopen(handle, "rb")
+            os.close(handle)
+            raise Gone(f"what lies at {location} now is not the file that was stored")
         except FileNotFoundError:
             if not self._root.is_dir():
                 raise StoreUnavailable(f"the folder of results {self._root} is not there") from None
             raise Gone(f"no result is stored at {location} any more") from None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise Gone(f"what lies at {location} now is a link, and not the file that was stored") from error
             raise StoreUnavailable(f"the result {location} cannot be read: {error.strerror}") from error
 
     def _private_root(self) -> Path:

@@ -98,8 +98,12 @@ class Rest:
         if found is None or int(found.group(1)) != self.received:
             return False
         same_size = found.group(3) == "*" or self.total in (None, int(found.group(3)))
-        name = "etag" if self.validator.startswith('"') else "last-modified"
-        same = headers.get(name, self.validator) == self.validator
+        # A 206 must name the ETag that the 200 had; the date it may leave out where it was asked by date (RFC 9110
+        # §15.3.7). One that does not say what it is a part of could be a part of another thing.
+        if self.validator.startswith('"'):
+            same = headers.get("etag") == self.validator
+        else:
+            same = headers.get("last-modified", self.validator) == self.validator
         packed = headers.get("content-encoding", "").strip().lower() not in ("", "identity")
         return same_size and same and not packed
 

@@ -164,7 +164,10 @@ class JsonDocument(Records):
 
 
 class _Lines(Records):
-    """Cuts the bytes into lines at every line feed. A line beyond `MAX_LINE` is not kept."""
+    """Cuts the bytes into lines at every line feed. A line beyond `MAX_LINE` is not kept.
+
+    `unended`: the last line has no line feed.
+    """
 
     def __init__(self, looks: Sequence[Look] = (), at: Pick | None = None) -> None:
         super().__init__(looks, at)
@@ -173,6 +176,7 @@ class _Lines(Records):
         self._size = 0
         self._number = 0
         self._ending = False
+        self.unended = False
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes, and look at every line that ends in them."""
@@ -185,6 +189,7 @@ class _Lines(Records):
     def finish(self) -> None:
         """Look at the last line, which may have no line feed."""
         self._ending = True
+        self.unended = self._size > 0
         if self._size:
             self._end_line()
 

@@ -44,6 +44,7 @@ class Verdict:
     content_type: str | None
     count: int | None
     checksum_failed: bool
+    checksum_compared: bool = False
 
 
 class Checker:
@@ -100,6 +101,10 @@ class Checker:
             self._wrong.append(f"the result, read as {self._result.format}: {self._records.broken}")
         self._check_count()
         self._remarks += self._records.notes
+        if getattr(self._records, "unended", False) and self._unmeasured():
+            self._remarks.append(
+                "the last line has no end, and nothing (no length, checksum, size or count) shows that it is whole"
+            )
         for look in self._looks:
             self._wrong += look.problems
             self._remarks += look.notes
@@ -111,7 +116,14 @@ class Checker:
             content_type=self._headers.get("content-type"),
             count=self._records.count,
             checksum_failed=checksum_failed,
+            checksum_compared=self._checksum is not None,
         )
+
+    def _unmeasured(self) -> bool:
+        """True where nothing was compared that would have shown a result that was cut off."""
+        result = self._result
+        counted = result.count is not None and self._records.count is not None
+        return not (self._checksum is not None or "content-length" in self._headers or result.size or counted)
 
     def _missing(self, what: str) -> None:
         """Note that the answer does not give what the contract names; a strict contract makes that a fault."""

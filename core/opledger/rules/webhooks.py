@@ -74,7 +74,7 @@ SENTENCES: Final[Mapping[Kind, str]] = {
     Kind.STALE: "the signed time lies too far back: this may be a replay; send it again with a new time",
     Kind.FUTURE: "the signed time lies too far ahead; set the sender's clock",
     Kind.WRONG_TENANT: "the delivery is right and not meant for this contract; send it to its own address",
-    Kind.MALFORMED: "the body is signed and is no JSON that can be read in one way only",
+    Kind.MALFORMED: "its JSON or its signed headers are doubled or broken, and cannot be read in one way only",
     Kind.COMPRESSED: "compressed deliveries are not taken; send the body as it is",
     Kind.INCOMPLETE: "the body broke off before its end",
     Kind.TOO_LARGE: "the delivery is larger than we take",

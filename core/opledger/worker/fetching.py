@@ -232,6 +232,10 @@ async def _found(way: _Way, download: Download, call_id: str) -> Fetched | None:
         await asyncio.to_thread(Path(download.path).unlink, missing_ok=True)
         await _failed(way, download, call_id, f"{verdict.problems[0]}; fetched once more")
         return None
+    if way.checked_again and not verdict.checksum_compared:
+        # What was proven wrong once is not right because nothing is said any more.
+        silent = "an earlier answer gave a checksum that did not fit, and this one gives none to compare"
+        verdict = replace(verdict, ok=False, problems=(silent, *verdict.problems))
     return Fetched(download, verdict, call_id, outcomes)
 
 

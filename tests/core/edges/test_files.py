@@ -150,15 +150,16 @@ def test_only_results_can_be_opened(results: ResultFolder, tmp_path: Path) -> No
     outside.write_bytes(b"x")
     (results.root / "link").symlink_to(outside)
     relative = os.path.relpath(kept)
-    for place in (str(outside), str(results.root / "link"), str(results.root / ".." / ".." / "secret"), relative):
+    for place in (str(outside), str(results.root / ".." / ".." / "secret"), relative):
         with pytest.raises(Refused, match="not in the folder"):
             results.open(place)
     with pytest.raises(Gone, match="any more"):
         results.open(str(results.root / "gone"))
     with pytest.raises(StoreUnavailable, match="is not there"):  # a disk that is not mounted
         ResultFolder(tmp_path / "away").open(str(tmp_path / "away" / "x"))
-    with pytest.raises(StoreUnavailable):
-        results.open(str(results.root))
+    (results.root / "folder").mkdir()
+    with pytest.raises(Gone, match="not the file"):
+        results.open(str(results.root / "folder"))
 
 
 def test_the_sweep_takes_old_unfinished_files_only(results: ResultFolder) -> None:
@@ -311,3 +312,20 @@ def test_a_note_of_progress_is_read_while_it_is_fresh(tmp_path: Path) -> None:
     forget_progress(tmp_path, ID)
     assert list(tmp_path.iterdir()) == []
     note_progress(tmp_path / "none", ID, 1, 2)  # a disk that takes none is told where the result is written
+
+
+def test_what_has_taken_the_place_of_a_result_is_neither_followed_nor_waited_for(
+    results: ResultFolder, tmp_path: Path
+) -> None:
+    """A link could lead to any file, and a pipe would be read for ever: both are not what was stored."""
+    outside = tmp_path / "secret"
+    outside.write_bytes(b"x")
+    kept = Path(results.keep_bytes(b"data", ID))
+    for put in (lambda: kept.symlink_to(outside), lambda: os.mkfifo(kept), kept.mkdir):
+        kept.unlink()
+        put()
+        with pytest.raises(Gone, match="not the file that was stored"):
+            results.open(str(kept))
+        if kept.is_dir() and not kept.is_symlink():
+            kept.rmdir()
+            kept.touch()

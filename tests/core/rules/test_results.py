@@ -50,7 +50,7 @@ def test_a_good_result_has_no_problems() -> None:
     )  # fmt: skip
     assert verdict == Verdict(
         ok=True, problems=(), sha256=SHA256.hexdigest(), size=len(DATA), content_type="Text/CSV; charset=utf-8",
-        count=2, checksum_failed=False,
+        count=2, checksum_failed=False, checksum_compared=True,
     )  # fmt: skip
 
 
@@ -208,3 +208,17 @@ def test_the_cuts_between_chunks_mean_nothing(
     assert check(data, headers, {"n": 1}, step=step, **rules) == whole
     assert whole.sha256 == hashlib.sha256(data).hexdigest()
     assert whole.size == len(data)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_last_line_without_an_end_is_told_where_nothing_shows_that_it_is_whole(form: Any) -> None:
+    """A stream that ends where the connection ended may have been cut in the middle of a number."""
+    data = b'{"v":1}\n12' if form == "jsonl" else b"id,error\n1,\n2345,"
+    assert any("may" in said or "no end" in said for said in check(data, format=form).problems)
+    assert check(data + b"\n", format=form).problems == ()
+    assert check(data, headers={"content-length": str(len(data))}, format=form).problems == ()
+    digest = hashlib.sha256(data).hexdigest()
+    named: dict[str, Any] = {"checksum": "header:x-sum", "checksum_algorithm": "sha256"}
+    compared = check(data, headers={"x-sum": digest}, format=form, **named)
+    assert (compared.problems, compared.checksum_compared) == ((), True)
+    assert not check(data, format=form, **named).checksum_compared
