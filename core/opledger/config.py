@@ -112,6 +112,12 @@ class ContractFile:
     error: ConfigWrong | None
 
 
+def places(cwd: Path, user_config_dir: Path | None = None) -> tuple[Path, ...]:
+    """Return where settings files are looked for, the one that counts first."""
+    config = user_config_dir or platformdirs.user_config_path("opledger")
+    return tuple(dict.fromkeys((cwd / FILE, config / FILE)))
+
+
 def load_settings(
     flags: Mapping[str, str | None],
     environ: Mapping[str, str],
@@ -124,9 +130,8 @@ def load_settings(
     `flags` may hold ``db``, ``contracts``, ``results``, ``operator`` and ``log``; None and "" count as not given.
     Raises SettingsInvalid for a settings file that is wrong, ConfigWrong for a flag or variable that is.
     """
-    config = user_config_dir or platformdirs.user_config_path("opledger")
     data = user_data_dir or platformdirs.user_data_path("opledger")
-    paths = [path for path in dict.fromkeys((cwd / FILE, config / FILE)) if path.is_file()]
+    paths = [path for path in places(cwd, user_config_dir) if path.is_file()]
     files = {path.parent: parse_settings(_read(path), name_hint=str(path)) for path in paths}
 
     def word(name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -306,6 +307,26 @@ def _titled(desk: Desk, event: Event, whose: str, op: Operation) -> tuple[str, s
         return clean(f"{title} (no body is kept)"), jsontext.dumps_inert(event.data or {})
     cut = f" (first {SHOWN // 1024} KB)" if len(kept.text) > SHOWN else ""
     return clean(title + cut), clean(kept.text[:SHOWN], newlines=True)
+
+
+def curl_of(desk: Desk, op: Operation) -> str:
+    """Return the create request as a curl command, with the name of the credential in its place.
+
+    It begins with a remark: a create that somebody sends by hand is recorded nowhere. Raises Refused where there is no
+    request.
+    """
+    contract = desk.ledger.contract_of(op)
+    shown = request_shown(contract, desk.ledger.store.request_of(op.operation_id))
+    headers = dict(shown["headers"])
+    if contract.auth.kind != "none":
+        headers["Authorization"] = f"[{contract.auth.secret}]"
+    words = ["curl", "-X", shown["method"], shown["url"]]
+    for name, value in headers.items():
+        words += ["-H", f"{name}: {value}"]
+    body = shown["body"]
+    if body:
+        words += ["--data-raw", body if isinstance(body, str) else jsontext.dumps_inert(body)]
+    return "# to look at: what is sent by hand is recorded nowhere\n" + shlex.join(words)
 
 
 # --- saving ------------------------------------------------------------------------------------------------------

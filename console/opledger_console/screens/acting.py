@@ -19,6 +19,7 @@ from opledger.rules import human
 from opledger.rules.explain import waits_for_person
 from opledger.rules.model import ActorKind, Operation, State
 from opledger_console.desk import Desk, deeds
+from opledger_console.desk.operation import curl_of
 from opledger_console.dialogs.acknowledge import AcknowledgeDialog
 from opledger_console.dialogs.approve import ApproveDialog
 from opledger_console.dialogs.cancel import CancelDialog, CancelSheet
@@ -41,6 +42,13 @@ class PacketReady(Message):
 
     operation_id: str
     words: str
+
+
+@dataclass
+class ValuesReady(Message):
+    """What of an operation people copy, each with its name."""
+
+    values: tuple[tuple[str, str], ...]
 
 
 def values_of(op: Operation) -> tuple[tuple[str, str], ...]:
@@ -163,7 +171,21 @@ class ActingScreen(DecidingScreen):
         """Choose what goes to the terminal's clipboard."""
         op = self.subject()
         if op is not None:
-            self.app.push_screen(CopyMenu(values_of(op)), self._copy)
+            self._read_values(op)
+
+    @work(thread=True, group="copy", exclusive=True, exit_on_error=False)
+    def _read_values(self, op: Operation) -> None:
+        values = values_of(op)
+        try:
+            values += (("request as curl, masked", curl_of(self.desk, op)),)
+        except OpledgerError as error:
+            self.post_message(SheetRefused(f"the request cannot be read: {error.message}"))
+        self.post_message(ValuesReady(values))
+
+    @on(ValuesReady)
+    def _show_values(self, message: ValuesReady) -> None:
+        if self.is_current:
+            self.app.push_screen(CopyMenu(message.values), self._copy)
 
     def _copy(self, value: str | None) -> None:
         if value is None:

@@ -268,7 +268,7 @@ class OperationsScreen(MarkingScreen):
         overview, table, order = self.overview, self.table, self.order
         words = []
         if order.wanted == Wanted():
-            words.append(f"{overview.total if overview else len(table.rows):,} operations")
+            words.append(counted(overview.total if overview else len(table.rows), "operation"))
         else:
             known = self._count
             count = "…" if known is None else f"{known:,}" if known <= reading.COUNTED else f"over {reading.COUNTED:,}"

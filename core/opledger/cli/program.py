@@ -34,6 +34,7 @@ from opledger.cli import (
     providers,
     results,
     running,
+    settings,
     submitting,
     webhooks,
 )
@@ -98,6 +99,7 @@ for part in (
     databases,
     health,
     keys,
+    settings,
     webhooks,
 ):
     part.add_to(app)
