@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opledger.errors import Refused, UsageError
+from opledger.errors import Refused, StoreUnavailable, UsageError
 from opledger.rules import evidence as e
 from opledger.rules.model import Operation, State
 from opledger_console.desk import Desk, child, deeds
@@ -217,3 +217,27 @@ def test_a_worker_that_ends_at_once_is_told_with_its_last_words(home: Home, monk
         assert said.startswith("NO WORKER: the one started here ended (exit 5")
     finally:
         desk.close()
+
+
+def test_of_many_the_one_under_way_is_in_doubt_when_the_database_goes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost answer is no "no": what was decided stays, the one under way is not known, the rest was not begun."""
+    first, second, third = (wish(desk, rows) for rows in (21, 22, 23))
+    real, calls = desk.ledger.cancel, []
+
+    def cancel(operation: str, **how: object) -> Operation:
+        calls.append(operation)
+        done = real(operation, **how)  # type: ignore[arg-type]
+        if len(calls) == 2:
+            raise StoreUnavailable("it broke during a commit")
+        return done
+
+    monkeypatch.setattr(desk.ledger, "cancel", cancel)
+    targets = [(op.operation_id, op.version) for op in (first, second, third)]
+    outcomes = deeds.carry_out_many(desk, targets, "cancel", "not wanted", lambda _: None)
+    assert outcomes[0].error is None
+    assert "nobody knows whether it was recorded" in str(outcomes[1].error)
+    assert "not begun" in str(outcomes[2].error)
+    assert desk.ledger.show(second.operation_id).state is State.WITHDRAWN  # as it happened to be
+    assert desk.ledger.show(third.operation_id).state is State.CREATE_PENDING

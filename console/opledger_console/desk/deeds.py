@@ -156,11 +156,6 @@ def carry_out_one(desk: Desk, verdict: Verdict) -> Deed:
 
 def _decide(desk: Desk, verdict: Verdict) -> Deed:
     ledger = desk.ledger
-    if verdict.verb == "approve" and verdict.fingerprint is not None:
-        # The ledger compares it again in the transaction; here it only gives the better sentence.
-        op = ledger.show(verdict.subject)
-        if op.request_fingerprint != verdict.fingerprint:
-            return Deed(verdict, False, f"{short_id(verdict.subject)} is not the request that you looked at")
     decision = Decision(
         verb=_BULK[verdict.verb],
         reason=verdict.reason,
@@ -168,6 +163,7 @@ def _decide(desk: Desk, verdict: Verdict) -> Deed:
         choice=verdict.choice or "",
         job=verdict.job,
         extend_by=verdict.length,
+        fingerprint=verdict.fingerprint,
     )
     targets = [Target(verdict.subject, verdict.version), *(Target(other) for other in verdict.also)]
     outcomes = list(carry_out(ledger, targets, decision))
@@ -210,7 +206,8 @@ def carry_out_many(
 ) -> list[Outcome]:
     """Decide many, one by one; each has its own outcome. `told` hears how many are done. Raises StoreUnavailable.
 
-    What was decided before the database went away stays decided; the rest is reported as not done.
+    What was decided before the database went away stays decided. The one that was under way then is in doubt, because
+    the answer to a commit can be lost like any other; those after it were not begun.
     """
     desk.check_writable()
     outcomes: list[Outcome] = []
@@ -220,6 +217,8 @@ def carry_out_many(
             outcomes.append(outcome)
             told(len(outcomes))
     except OpledgerError as error:
-        refused = Refused(f"not done: {error.message}")
-        outcomes += [Outcome(name, None, refused) for name, _ in targets[len(outcomes) :]]
+        doubt = f"nobody knows whether it was recorded, look before doing it again: {error.message}"
+        for name, _ in targets[len(outcomes) :]:
+            outcomes.append(Outcome(name, None, Refused(doubt)))
+            doubt = f"not begun: {error.message}"
     return outcomes

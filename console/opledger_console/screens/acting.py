@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from opledger.errors import OpledgerError
-from opledger.rules import human
+from opledger.rules import cancels, human
 from opledger.rules.explain import waits_for_person
 from opledger.rules.model import ActorKind, Operation, State
 from opledger_console.desk import Desk, deeds
@@ -207,17 +207,6 @@ _ACTIONS = frozenset(
 _PERSONS = frozenset({"approve", "reject", "reconcile", "resolve", "acknowledge"})
 """What only a person may do; the ledger refuses it too."""
 
-_READABLE = frozenset(
-    {
-        State.ACCEPTED,
-        State.OBSERVING,
-        State.CANCEL_REQUESTED,
-        State.CANCELLING,
-        State.CANCELLATION_UNCONFIRMED,
-        State.RESULT_TIMED_OUT,
-    }
-)
-
 
 def _not_now(action: str, op: Operation) -> str | None:
     name = short_id(op.operation_id)
@@ -236,7 +225,7 @@ def _not_now(action: str, op: Operation) -> str | None:
     if action == "acknowledge":
         return None if op.attention is not None else f"{name} wants nobody's attention"
     if action == "poll":
-        return None if op.state in _READABLE else f"{name} is {op.state}: there is no job to read"
+        return None if op.state in cancels.LIVE else f"{name} is {op.state}: there is no job to read"
     return None
 
 

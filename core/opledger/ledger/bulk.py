@@ -46,6 +46,7 @@ class Decision:
     choice: str = ""  #: of resolve
     job: str | None = None
     extend_by: Span | None = None
+    fingerprint: str | None = None  #: of approve: the request that was looked at; another one is not approved
 
     def on(
         self, ledger: Ledger, operation: str, *, also: Sequence[str] = (), expected_version: int | None = None
@@ -53,7 +54,13 @@ class Decision:
         """Decide one operation; `also` are all that are decided with it. Raises what the ledger raises."""
         who = self.by
         if self.verb == "approve":
-            return ledger.approve(operation, reason=self.reason, by=who, expected_version=expected_version)
+            return ledger.approve(
+                operation,
+                reason=self.reason,
+                by=who,
+                fingerprint=self.fingerprint,
+                expected_version=expected_version,
+            )
         if self.verb == "reject":
             return ledger.reject(operation, reason=self.reason, by=who, expected_version=expected_version)
         if self.verb == "cancel":
