@@ -11,8 +11,9 @@ batch, and those for whom there is no room are told to come again.
 
 from __future__ import annotations
 
+from opledger.edges.listening import listen
 from opledger.receiver.app import Receiver
 from opledger.receiver.intake import Limits
-from opledger.receiver.server import listen, run, serve
+from opledger.receiver.server import run, serve
 
 __all__ = ["Limits", "Receiver", "listen", "run", "serve"]

@@ -7,13 +7,13 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from opledger.errors import ConfigWrong
+from opledger.edges.listening import ReadyServer, listen
 from opledger.ledger import Ledger
 from opledger.ledger.deliveries import Doors
 from opledger.receiver.app import Receiver
@@ -72,37 +72,6 @@ class _Protocol(HttpToolsProtocol):
             self.transport.close()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn that says when it is ready, and leaves signals to us."""
-
-    def __init__(self, settings: uvicorn.Config, started: Callable[[], None]) -> None:
-        super().__init__(settings)
-        self._tell = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        self._tell()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket. Raises ConfigWrong where that is not possible."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio sets TCP_NODELAY only where it is.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        why = error.strerror or error
-        raise ConfigWrong(f"port {port} on {host} cannot be used ({why}); choose another one with --port") from error
-    return listener
-
-
 async def serve(
     receiver: Receiver, listener: socket.socket, stop: asyncio.Event, ready: Callable[[], None] | None = None
 ) -> None:
@@ -119,7 +88,7 @@ async def serve(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(WITHIN) + 2,
     )
-    server = _Server(settings, ready or (lambda: None))
+    server = ReadyServer(settings, ready or (lambda: None))
     upkeep = asyncio.ensure_future(receiver.run())
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     stopping = asyncio.ensure_future(stop.wait())

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
 
 from opledger.edges.clock import Clock
-from opledger.errors import ConfigWrong
+from opledger.edges.listening import ReadyServer, listen
 from opledger.sim.app import Settings, Sim
 from opledger.sim.protocol import Lines, protocol_class
 
 HOST = "127.0.0.1"
+ADVICE = "choose another one, or 0 for any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,35 +27,6 @@ class Running:
     base_url: str
     elsewhere: str
     stop: Callable[[], None]
-
-
-class _Server(uvicorn.Server):
-    """uvicorn that says when it is ready, without its signal handling: it would end this process by the signal."""
-
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._tell = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        self._tell()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _listen(port: int) -> socket.socket:
-    # The protocol is named because asyncio sets TCP_NODELAY only where it is: without it each answer waits 40 ms.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
-    except OSError as error:
-        listener.close()
-        why = error.strerror or error
-        raise ConfigWrong(f"port {port} on {HOST} cannot be used ({why}); choose another one, or 0 for any") from error
-    return listener
 
 
 async def serve(
@@ -73,7 +44,7 @@ async def serve(
     (default: the machine's). Raises ConfigWrong if the port cannot be used.
     """
     loop = asyncio.get_running_loop()
-    listeners = [_listen(port), _listen(0)]
+    listeners = [listen(HOST, wanted, ADVICE) for wanted in (port, 0)]
     lines = Lines()
     ports = (listeners[0].getsockname()[1], listeners[1].getsockname()[1])
     sim = Sim(settings or Settings(), lines, ports, clock)
@@ -94,7 +65,7 @@ async def serve(
         if ready is not None:
             ready(Running(sim.base_url, sim.elsewhere, stop))
 
-    server = _Server(config, started)
+    server = ReadyServer(config, started)
 
     def end() -> None:
         sim.post.closing.set()

@@ -6,15 +6,16 @@ import socket
 import httpx
 import pytest
 
+from opledger.edges.listening import listen
 from opledger.errors import ConfigWrong
-from opledger.sim.server import Running, _listen, serve
+from opledger.sim.server import HOST, Running, serve
 from tests.fakes.clock import HandClock
 from tests.fakes.sim import SimThread
 
 
 def test_listeners_name_their_protocol() -> None:
     """Only then does asyncio set TCP_NODELAY, without which every answer waits 40 ms for an acknowledgement."""
-    with _listen(0) as listener:
+    with listen(HOST, 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 
