@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ log = logging.getLogger("opledger.receiver")
 UPKEEP: Final = 1.0  #: seconds between two looks at contracts, secrets and what is parked
 MATCHING: Final = 20.0  #: looking for what is parked rests for so many times as long as it took
 SWEEP: Final = 600  #: upkeeps between two sweeps
+LINGER: Final = 4  #: of a body that is too large, so many times what we take is thrown away before the answer
+LINGERS: Final = 1.0  #: seconds that this may last
 RETRY_AFTER: Final = "1"
 
 
@@ -52,6 +55,8 @@ class Receiver:
         name = request.path_params["contract"]
         outcome = await self._receive(name, request)
         if isinstance(outcome, Refusal):
+            if outcome.kind is Kind.TOO_LARGE:
+                await self._let_out(request)
             return self._refuse(name, outcome)
         return JSONResponse({"status": "stored" if outcome.stored else "duplicate"}, 202)
 
@@ -99,6 +104,23 @@ class Receiver:
         except ClientDisconnect:
             return Refusal(Kind.INCOMPLETE)
         return None
+
+    async def _let_out(self, request: Request) -> None:
+        """Throw away some more of a body that is too large, so that its sender gets to read the answer.
+
+        A connection that is closed while the other side still sends is reset, and the answer is lost with it (RFC 9112
+        §9.6). Bounded in bytes and time; who waits for a go-ahead (``Expect``) has sent nothing.
+        """
+        if "expect" in request.headers:
+            return
+        left = LINGER * self.limits.largest
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(LINGERS, self.limits.within)):
+                while left > 0:
+                    message = await request.receive()
+                    left -= len(message.get("body", b""))
+                    if message["type"] != "http.request" or not message.get("more_body"):
+                        return
 
     def _refuse(self, name: str, refusal: Refusal) -> Response:
         unknown = refusal.kind is Kind.UNKNOWN_CONTRACT
