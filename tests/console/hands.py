@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 from textual.pilot import Pilot
 
@@ -13,6 +14,7 @@ from opledger_console.desk import Desk
 from tests.core.ledgers import Home
 
 HOSTILE = "\x1b[2J\x9b31m[/red][@click=app.quit]\u202e\u200bx[bold"
+PATIENCE: Final = 60.0
 FORBIDDEN = {"\x9b", "\u202e", "\u200b", "\x7f", "\x1b"}
 
 
@@ -42,8 +44,12 @@ def shown(pilot: Pilot[Any]) -> str:
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], object], what: str = "") -> None:
-    """Wait until something holds; threads read, so that nobody knows how many turns of the loop it takes."""
-    for _ in range(300):
+    """Wait until something holds; threads read, so that nobody knows how many turns of the loop it takes.
+
+    The screens spare a slow database, so that what takes milliseconds may take many seconds on a busy machine.
+    """
+    end = monotonic() + PATIENCE
+    while monotonic() < end:
         if holds():
             return
         await pilot.pause(0.01)

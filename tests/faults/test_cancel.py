@@ -91,7 +91,7 @@ def test_a_cancel_between_two_polls_needs_no_lease_owner(both: Lab) -> None:
     both.ledger.cancel(operation.operation_id, reason="no longer wanted")
     assert both.wire("cancel") == []
     both.worker()
-    assert both.sim.wait_for(kind="cancel", count=1, timeout=20) == 1
+    assert both.sim.wait_for(kind="cancel", count=1, timeout=60) == 1
     assert both.until(operation, lambda op: op.state.terminal).state is State.CANCELLED
     assert len(both.wire("cancel", operation)) == 1
     both.honest()

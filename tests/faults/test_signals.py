@@ -115,7 +115,7 @@ def test_a_signal_leaves_no_operation_behind(lab: Lab) -> None:
         for _ in range(5)
     ]
     hand = lab.worker(lease=LEASE)
-    assert lab.sim.wait_for(kind="status", count=20, timeout=20) >= 20
+    assert lab.sim.wait_for(kind="status", count=20, timeout=60) >= 20
     stopped(lab, hand, signal.SIGTERM)
     assert all(lab.show(operation).lease is None for operation in operations)
     assert all(lab.show(operation).open_call is None for operation in operations)

@@ -29,21 +29,21 @@ def test_a_worker_wakes_when_others_write(both: Lab) -> None:
     both.present()
 
     plain = both.submit("cancellable", "prompt")
-    assert both.sim.wait_for(kind="create", count=1, timeout=10) == 1  # a submit wakes it
+    assert both.sim.wait_for(kind="create", count=1, timeout=60) == 1  # a submit wakes it
 
     large = both.submit(account="acct_large")
     assert both.show(large).state is State.AWAITING_APPROVAL
     both.ledger.approve(large.operation_id, reason="within budget", by="ana")
-    assert both.sim.wait_for(kind="create", count=2, timeout=10) == 2  # an approval does
+    assert both.sim.wait_for(kind="create", count=2, timeout=60) == 2  # an approval does
 
     both.until_state(large, State.ACCEPTED)
     both.ledger.ask_for_read(large.operation_id)
-    assert both.sim.wait_for(kind="status", client_ref=large.operation_id, timeout=10) == 1  # a wish for a read does
+    assert both.sim.wait_for(kind="status", client_ref=large.operation_id, timeout=60) == 1  # a wish for a read does
 
     both.until_state(plain, State.ACCEPTED)
     assert both.wire("status", plain) == []
     both.ledger.cancel(plain.operation_id, reason="ordered twice")
-    assert both.sim.wait_for(kind="cancel", timeout=10) == 1  # and a cancel does
+    assert both.sim.wait_for(kind="cancel", timeout=60) == 1  # and a cancel does
     both.until(plain, lambda op: op.state.terminal)
 
     worker.send_signal(signal.SIGTERM)

@@ -54,7 +54,7 @@ class BackDoor:
         answer: dict[str, Any] = self.ask("POST", "/_control", commands)
         return answer
 
-    def wait_for(self, count: int = 1, *, timeout: float = 10.0, **match: str) -> int:
+    def wait_for(self, count: int = 1, *, timeout: float = 60.0, **match: str) -> int:
         """Wait until `count` log entries have these values; return how many have by then (fewer: time ran out).
 
         ``wait_for(kind="create", held="true")`` returns once an answer to a create is being held back.
