@@ -1,9 +1,12 @@
-"""The database's own refusal to change the journal: against accidents and clumsy SQL, not against its owner.
+"""The database's own refusal to change what only grows: against accidents and clumsy SQL, not against its owner.
 
 What the owner of a file or of a server does is found by the hash chain and the checkpoints instead. Two holes that
 plain "before update, before delete" triggers leave open on SQLite are closed here: REPLACE deletes rows without firing
 delete triggers (unless `recursive_triggers` is on), and it can do so through the hidden rowid as well as through the
 key.
+
+The one way out of the journal is the archive: events of an operation may be deleted once a tombstone says so, and a
+tombstone is only taken if it names the head of that operation's chain.
 """
 
 from __future__ import annotations
@@ -13,39 +16,128 @@ from typing import Any, Final
 from opledger.store.statements import Kind
 
 REFUSAL: Final = "the journal only grows: an event cannot be changed, replaced or removed"
+_NO_HEAD: Final = "a tombstone must name the head of an operation's chain"
 
-_REFUSE: Final = f"BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
-_TAKEN: Final = (
-    "EXISTS (SELECT 1 FROM event WHERE operation_id = NEW.operation_id AND seq = NEW.seq)"
-    " OR EXISTS (SELECT 1 FROM event WHERE rowid = NEW.rowid)"
+_KEYS: Final = {
+    "event": ("operation_id", "seq"),
+    "ledger": ("one",),
+    "leaf": ("number",),
+    "checkpoint": ("number",),
+    "acknowledgement": ("abandoned_to",),
+    "tombstone": ("operation_id",),
+}
+"""The tables that only grow, with their keys. They have no other unique index, through which REPLACE could reach."""
+
+APPEND_ONLY: Final = tuple(_KEYS)
+
+_IS_HEAD: Final = (
+    "EXISTS (SELECT 1 FROM event WHERE operation_id = NEW.operation_id AND seq = NEW.seq"
+    " AND hash = NEW.head_hash)"
+    " AND NOT EXISTS (SELECT 1 FROM event WHERE operation_id = NEW.operation_id AND seq > NEW.seq)"
 )
 
-SQLITE: Final = {
-    "event_no_update": f"CREATE TRIGGER event_no_update BEFORE UPDATE ON event {_REFUSE}",
-    "event_no_delete": f"CREATE TRIGGER event_no_delete BEFORE DELETE ON event {_REFUSE}",
-    "event_no_replace": f"CREATE TRIGGER event_no_replace BEFORE INSERT ON event WHEN {_TAKEN} {_REFUSE}",
+
+def _words(table: str) -> str:
+    return (
+        REFUSAL
+        if table == "event"
+        else f"the journal only grows: no row of {table} can be changed, replaced or removed"
+    )
+
+
+def _quoted(sentence: str) -> str:
+    return sentence.replace("'", "''")
+
+
+def _abort(sentence: str) -> str:
+    return f"BEGIN SELECT RAISE(ABORT, '{_quoted(sentence)}'); END"
+
+
+def _sqlite_of(table: str) -> dict[str, str]:
+    refuse = _abort(_words(table))
+    same = " AND ".join(f"{column} = NEW.{column}" for column in _KEYS[table])
+    found = f"EXISTS (SELECT 1 FROM {table} WHERE "  # noqa: S608 - names of our own
+    taken = f"{found}{same}) OR {found}rowid = NEW.rowid)"
+    archived = (
+        " WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE operation_id = OLD.operation_id AND seq >= OLD.seq)"
+        if table == "event"
+        else ""
+    )
+    return {
+        f"{table}_no_update": f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} {refuse}",
+        f"{table}_no_delete": f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table}{archived} {refuse}",
+        f"{table}_no_replace": f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {taken} {refuse}",
+    }
+
+
+SQLITE: Final[dict[str, str]] = {
+    **{name: statement for table in APPEND_ONLY for name, statement in _sqlite_of(table).items()},
+    "tombstone_of_head": (
+        f"CREATE TRIGGER tombstone_of_head BEFORE INSERT ON tombstone WHEN NOT ({_IS_HEAD}) {_abort(_NO_HEAD)}"
+    ),
 }
 """Trigger name -> the statement that makes it, as `sqlite_master` keeps it."""
 
-_POSTGRES_BODY: Final = f"BEGIN RAISE EXCEPTION '{REFUSAL}'; END"
+# The functions look nowhere but in the catalogue, and put the table's own schema into what they ask. No percent sign
+# stands in them: drivers take it for a parameter.
+_REFUSE_BODY: Final = (
+    f"BEGIN IF TG_TABLE_NAME = 'event' THEN RAISE EXCEPTION '{REFUSAL}'; END IF; RAISE EXCEPTION USING MESSAGE = "
+    "'the journal only grows: no row of ' || TG_TABLE_NAME || ' can be changed, replaced or removed'; END"
+)
+_DELETE_BODY: Final = (
+    "DECLARE archived boolean; BEGIN EXECUTE 'SELECT EXISTS (SELECT FROM ' || quote_ident(TG_TABLE_SCHEMA) || "
+    "'.tombstone WHERE operation_id = $1 AND seq >= $2)' INTO archived USING OLD.operation_id, OLD.seq; "
+    f"IF archived THEN RETURN OLD; END IF; RAISE EXCEPTION '{REFUSAL}'; END"  # noqa: S608 - the schema is quoted
+)
+_TOMBSTONE_BODY: Final = (
+    "DECLARE head bytea; BEGIN EXECUTE 'SELECT hash FROM ' || quote_ident(TG_TABLE_SCHEMA) || "
+    "'.event WHERE operation_id = $1 AND seq = $2 AND NOT EXISTS (SELECT FROM ' || quote_ident(TG_TABLE_SCHEMA) || "
+    "'.event WHERE operation_id = $1 AND seq > $2)' INTO head USING NEW.operation_id, NEW.seq; "
+    f"IF head = NEW.head_hash THEN RETURN NEW; END IF; RAISE EXCEPTION '{_quoted(_NO_HEAD)}'; END"  # noqa: S608
+)
+
+POSTGRES_FUNCTIONS: Final = {
+    "opledger_refuse": _REFUSE_BODY,
+    "opledger_refuse_delete": _DELETE_BODY,
+    "opledger_check_tombstone": _TOMBSTONE_BODY,
+}
+
+
+def _postgres_triggers() -> dict[str, tuple[str, str, str]]:
+    """Name -> table, when it fires, and the function that it calls."""
+    found = {
+        "event_no_delete": ("event", "BEFORE DELETE ON event FOR EACH ROW", "opledger_refuse_delete"),
+        "tombstone_of_head": ("tombstone", "BEFORE INSERT ON tombstone FOR EACH ROW", "opledger_check_tombstone"),
+    }
+    for table in APPEND_ONLY:
+        rows = "UPDATE" if table == "event" else "UPDATE OR DELETE"
+        found[f"{table}_no_change"] = (table, f"BEFORE {rows} ON {table} FOR EACH ROW", "opledger_refuse")
+        found[f"{table}_no_truncate"] = (table, f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT", "opledger_refuse")
+    return found
+
+
+POSTGRES_TRIGGERS: Final = _postgres_triggers()
 
 POSTGRES: Final = (
-    f"""CREATE OR REPLACE FUNCTION opledger_refuse() RETURNS trigger
-        LANGUAGE plpgsql SET search_path = pg_catalog AS $${_POSTGRES_BODY}$$""",
-    """CREATE OR REPLACE TRIGGER event_no_change BEFORE UPDATE OR DELETE ON event
-       FOR EACH ROW EXECUTE FUNCTION opledger_refuse()""",
-    """CREATE OR REPLACE TRIGGER event_no_truncate BEFORE TRUNCATE ON event
-       FOR EACH STATEMENT EXECUTE FUNCTION opledger_refuse()""",
+    *(
+        f"""CREATE OR REPLACE FUNCTION {name}() RETURNS trigger
+            LANGUAGE plpgsql SET search_path = pg_catalog AS $${body}$$"""
+        for name, body in POSTGRES_FUNCTIONS.items()
+    ),
+    *(
+        f"CREATE OR REPLACE TRIGGER {name} {when} EXECUTE FUNCTION {function}()"
+        for name, (_, when, function) in POSTGRES_TRIGGERS.items()
+    ),
     # ALWAYS: also in a session that pretends to be a replica.
-    "ALTER TABLE event ENABLE ALWAYS TRIGGER event_no_change",
-    "ALTER TABLE event ENABLE ALWAYS TRIGGER event_no_truncate",
+    *(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}" for name, (table, _, _) in POSTGRES_TRIGGERS.items()),
     # The owner can grant itself these again, but not by accident.
-    "REVOKE UPDATE, DELETE, TRUNCATE ON event FROM PUBLIC, CURRENT_USER",
+    *(f"REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM PUBLIC, CURRENT_USER" for table in APPEND_ONLY),
 )
 
 _POSTGRES_CHECK: Final = """
-SELECT t.tgname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE t.tgrelid = to_regclass('event') AND t.tgenabled = 'A' AND p.prosrc = %s
+SELECT t.tgname, p.proname, p.prosrc, t.tgtype FROM pg_trigger t
+JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.oid IN (SELECT to_regclass(name) FROM unnest(%s::text[]) name) AND t.tgenabled = 'A' AND t.tgqual IS NULL
 """
 
 
@@ -63,8 +155,21 @@ def install(kind: Kind, run: Any) -> None:
 def missing(kind: Kind, cursor: Any) -> list[str]:
     """The guards that are not there, or are not what this version made. Cheap enough for every start."""
     if kind == "postgresql":
-        cursor.execute(_POSTGRES_CHECK, (_POSTGRES_BODY,))
-        return sorted({"event_no_change", "event_no_truncate"} - {row[0] for row in cursor.fetchall()})
+        cursor.execute(_POSTGRES_CHECK, (list(APPEND_ONLY),))
+        found = {(name, function, body, moment) for name, function, body, moment in cursor.fetchall()}
+        return sorted(
+            name
+            for name, (_, when, function) in POSTGRES_TRIGGERS.items()
+            if (name, function, POSTGRES_FUNCTIONS[function], _moment(when)) not in found
+        )
     cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-    found = dict(cursor.fetchall())
-    return sorted(name for name, statement in SQLITE.items() if found.get(name) != statement)
+    found_sql = dict(cursor.fetchall())
+    return sorted(name for name, statement in SQLITE.items() if found_sql.get(name) != statement)
+
+
+_MOMENTS: Final = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
+
+
+def _moment(when: str) -> int:
+    """When a trigger fires, as `pg_trigger.tgtype` keeps it: 1 each row, 2 before, and the events."""
+    return 2 + ("EACH ROW" in when) + sum(bit for word, bit in _MOMENTS.items() if word in when)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from opledger.store.guards import APPEND_ONLY, POSTGRES_FUNCTIONS
 from opledger.store.schema import VERSION_TABLE
 from opledger.store.tables import METADATA, OPERATION
 
@@ -20,7 +21,10 @@ _FIXED: Final = frozenset(
 )  # fmt: skip
 """Columns of a record that are written once, at submit."""
 
-_APPENDED: Final = ("event", "request", "answer", "contract")
+_APPENDED: Final = (
+    "event", "request", "answer", "contract", "ledger", "leaf", "checkpoint", "acknowledgement", "tombstone"
+)  # fmt: skip
+_KEPT: Final = ("operation", "worker", "provider", "notice", "delivery", "refusal", "anchored")
 
 
 def roles_sql(owner: str, worker: str, reader: str) -> str:
@@ -36,13 +40,13 @@ def roles_sql(owner: str, worker: str, reader: str) -> str:
     statements = [_create(role) for role in (owner, worker, reader)]
     statements += [f"ALTER TABLE {table} OWNER TO {owner_}" for table in (*tables, VERSION_TABLE)]
     statements += [
-        f"ALTER FUNCTION opledger_refuse() OWNER TO {owner_}",
+        *(f"ALTER FUNCTION {name}() OWNER TO {owner_}" for name in POSTGRES_FUNCTIONS),
         f"REVOKE ALL ON {everything}, {VERSION_TABLE} FROM PUBLIC, {worker_}, {reader_}",
-        f"REVOKE UPDATE, DELETE, TRUNCATE ON event FROM {owner_}",
+        f"REVOKE UPDATE, DELETE, TRUNCATE ON {', '.join(APPEND_ONLY)} FROM {owner_}",
         f"GRANT SELECT ON {everything}, {VERSION_TABLE} TO {worker_}, {reader_}",
-        f"GRANT INSERT ON {', '.join(_APPENDED)}, operation, worker, provider, notice, delivery, refusal TO {worker_}",
+        f"GRANT INSERT ON {', '.join((*_APPENDED, *_KEPT))} TO {worker_}",
         f"GRANT UPDATE ({moving}) ON operation TO {worker_}",
-        f"GRANT UPDATE, DELETE ON worker, delivery TO {worker_}",
+        f"GRANT UPDATE, DELETE ON worker, delivery, anchored TO {worker_}",
         f"GRANT UPDATE ON provider, notice, refusal TO {worker_}",
         f"DO $$ BEGIN EXECUTE format('GRANT USAGE ON SCHEMA %I TO {worker_}, {reader_}', current_schema()); END $$",
         f"DO $$ BEGIN EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO {owner_}', current_schema()); END $$",

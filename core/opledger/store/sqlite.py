@@ -35,10 +35,15 @@ _PRAGMAS: Final = {
 _READABLE: Final = frozenset({*_PRAGMAS, "data_version", "journal_mode", "query_only", "read_uncommitted"})
 
 _MAY_INSERT: Final = frozenset(
-    {"answer", "contract", "delivery", "event", "notice", "operation", "provider", "refusal", "request", "worker"}
-)
-_MAY_UPDATE: Final = frozenset({"delivery", "notice", "operation", "provider", "refusal", "worker"})
-_MAY_DELETE: Final = frozenset({"delivery", "worker"})  #: what nobody will send again; a worker that signs off
+    {
+        "acknowledgement", "anchored", "answer", "checkpoint", "contract", "delivery", "event", "leaf", "ledger",
+        "notice", "operation", "provider", "refusal", "request", "tombstone", "worker",
+    }
+)  # fmt: skip
+_MAY_UPDATE: Final = frozenset({"anchored", "delivery", "notice", "operation", "provider", "refusal", "worker"})
+_MAY_DELETE: Final = frozenset(
+    {"anchored", "delivery", "worker"}
+)  #: what nobody will send again; a worker that signs off
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -120,10 +125,15 @@ class SqliteFile:
         for folder in reversed([self.path.parent, *self.path.parent.parents]):
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
+                folder.chmod(0o700)  # a umask can take bits of our own away
         try:
-            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            number = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         except FileExistsError:
             return  # another process was faster
+        try:
+            os.fchmod(number, 0o600)  # SQLite gives the files beside it the same mode
+        finally:
+            os.close(number)
         folder_fd = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(folder_fd)  # or a power cut could lose the file with everything acknowledged in it

@@ -14,7 +14,7 @@ Two things that the columns do not say:
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Index, LargeBinary, MetaData, SmallInteger, Table, Text, text
+from sqlalchemy import BigInteger, Index, Integer, LargeBinary, MetaData, SmallInteger, Table, Text, text
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
@@ -262,6 +262,109 @@ class RefusalRow(Base, table=True):
     last_at: int = Field(sa_type=BigInteger)
 
 
+# --- checkpoints -------------------------------------------------------------------------------------------------
+# Of a table that only grows the key is the only unique index: REPLACE removes, past every trigger, what another one
+# clashes with.
+
+RowNumber = BigInteger().with_variant(Integer, "sqlite")
+"""A key that counts: on SQLite the row's own number, which needs no index besides."""
+
+
+class LedgerRow(Base, table=True):
+    """What this ledger is called outside. One row, made by the first worker that writes a checkpoint."""
+
+    __tablename__ = "ledger"
+
+    one: int = Field(sa_type=RowNumber, primary_key=True)  #: always 1
+    ledger_id: str = Field(sa_type=Text)
+    created_at: int = Field(sa_type=BigInteger)
+    public_key: str = Field(sa_type=Text)  #: of the first key, as base64; only compared, never trusted
+
+
+class LeafRow(Base, table=True):
+    """A leaf of the tree: how far the chain of one operation had come, or that it was archived. Only ever added."""
+
+    __tablename__ = "leaf"
+
+    number: int = Field(sa_type=RowNumber, primary_key=True)  #: from 0
+    operation_id: str = Field(sa_type=ByteOrdered)
+    seq: int = Field(sa_type=BigInteger)
+    hash: bytes = Field(sa_type=LargeBinary)  #: of the event with that seq, or of the tombstone
+    kind: int = Field(sa_type=SmallInteger)  #: 1 a head, 2 a tombstone
+
+
+class AnchoredRow(Base, table=True):
+    """The newest leaf of an operation: what the checkpointer goes by. Nobody who verifies trusts it."""
+
+    __tablename__ = "anchored"
+
+    operation_id: str = Field(sa_type=ByteOrdered, primary_key=True)
+    seq: int = Field(sa_type=BigInteger)
+    leaf: int = Field(sa_type=BigInteger)
+
+
+class CheckpointRow(Base, table=True):
+    """A signed note over all leaves so far, and its parts as columns. Only ever added."""
+
+    __tablename__ = "checkpoint"
+    __table_args__ = (_index("checkpoint_size", "size"),)
+
+    number: int = Field(sa_type=RowNumber, primary_key=True)  #: from 1
+    at: int = Field(sa_type=BigInteger)
+    size: int = Field(sa_type=BigInteger)  #: leaves
+    operations: int = Field(sa_type=BigInteger)
+    events: int = Field(sa_type=BigInteger)  #: journal rows that the leaves cover
+    epoch: int = Field(sa_type=BigInteger)  #: highest fence that was seen
+    root: bytes = Field(sa_type=LargeBinary)
+    previous: bytes = Field(sa_type=LargeBinary)  #: hash of the note before; 32 zero bytes in front of the first
+    note: str = Field(sa_type=Text)
+    hash: bytes = Field(sa_type=LargeBinary)  #: SHA-256 of the note
+    key_id: bytes = Field(sa_type=LargeBinary)
+    peaks: bytes = Field(sa_type=LargeBinary)  #: right edge of the tree, so that leaves can be added without the others
+    mark: int = Field(sa_type=BigInteger)  #: SQLite: row number of the last journal row seen; PostgreSQL: its time
+
+
+class AcknowledgementRow(Base, table=True):
+    """A person has said that the database is older than its anchors, and that it shall go on. Only ever added."""
+
+    __tablename__ = "acknowledgement"
+
+    abandoned_to: int = Field(sa_type=RowNumber, primary_key=True)  #: number of the newest checkpoint that is given up
+    abandoned_from: int = Field(sa_type=BigInteger)
+    at: int = Field(sa_type=BigInteger)
+    by: str = Field(sa_type=Text)
+    reason: str = Field(sa_type=Text)
+    epoch: int = Field(sa_type=BigInteger)  #: highest fence of what is given up
+    hash: bytes = Field(sa_type=LargeBinary)  #: of the newest note that is given up
+
+
+class TombstoneRow(Base, table=True):
+    """What is left of an operation that was archived. Only ever added; it must name the head of a chain."""
+
+    __tablename__ = "tombstone"
+    __table_args__ = (
+        _index("tombstone_token", "idempotency_token", "contract", where="idempotency_token IS NOT NULL"),
+        _index("tombstone_job", "remote_job_id", "contract", where="remote_job_id IS NOT NULL"),
+        _index("tombstone_step", "task", "step", where="task IS NOT NULL"),
+        _index("tombstone_archived", "archived_at"),
+    )
+
+    operation_id: str = Field(sa_type=ByteOrdered, primary_key=True)
+    seq: int = Field(sa_type=BigInteger)
+    head_hash: bytes = Field(sa_type=LargeBinary)
+    state: str = Field(sa_type=ByteOrdered)
+    contract: str = Field(sa_type=ByteOrdered)
+    idempotency_token: str | None = Field(sa_type=ByteOrdered)
+    remote_job_id: str | None = Field(sa_type=ByteOrdered)
+    task: str | None = Field(sa_type=ByteOrdered)
+    step: str | None = Field(sa_type=ByteOrdered)
+    archived_at: int = Field(sa_type=BigInteger)
+    by: str = Field(sa_type=Text)
+    reason: str = Field(sa_type=Text)
+    file: str = Field(sa_type=Text)
+    file_sha256: bytes = Field(sa_type=LargeBinary)
+
+
 METADATA: MetaData = Base.metadata
 EVENT: Table = METADATA.tables["event"]
 OPERATION: Table = METADATA.tables["operation"]
@@ -273,3 +376,9 @@ PROVIDER: Table = METADATA.tables["provider"]
 NOTICE: Table = METADATA.tables["notice"]
 DELIVERY: Table = METADATA.tables["delivery"]
 REFUSAL: Table = METADATA.tables["refusal"]
+LEDGER: Table = METADATA.tables["ledger"]
+LEAF: Table = METADATA.tables["leaf"]
+ANCHORED: Table = METADATA.tables["anchored"]
+CHECKPOINT: Table = METADATA.tables["checkpoint"]
+ACKNOWLEDGEMENT: Table = METADATA.tables["acknowledgement"]
+TOMBSTONE: Table = METADATA.tables["tombstone"]

@@ -34,11 +34,30 @@ CHANGES = [
     f"INSERT INTO event VALUES ({ROW}) ON CONFLICT DO UPDATE SET actor = 'nobody'",
 ]
 
+
+def of_operation(column: str) -> str:
+    """A column of the one record."""
+    return f"(SELECT {column} FROM operation LIMIT 1)"
+
+
+HEAD = ", ".join(of_operation(column) for column in ("operation_id", "head_seq", "head_hash"))
+
+#: The other tables that only grow: what a row of each looks like, as values.
+OTHERS = {
+    "ledger": "1, 'ldg_x', 0, 'x'",
+    "leaf": f"0, {KEY}, 1, x'00', 1",
+    "checkpoint": "1, 0, 1, 1, 1, 0, x'00', x'00', 'x', x'00', x'00', x'00', 0",
+    "acknowledgement": "7, 5, 0, 'x', 'x', 0, x'00'",
+    "tombstone": f"{HEAD}, 'failed', 'x', NULL, NULL, NULL, NULL, 0, 'x', 'x', 'x', x'00'",
+}
+
 #: What a program that has our connection may not do besides.
 FORBIDDEN = [
     *CHANGES,
     "DELETE FROM operation",
     "DELETE FROM request",
+    *(f"DELETE FROM {table}" for table in OTHERS),
+    *(f"UPDATE {table} SET rowid = rowid" for table in OTHERS),
     "UPDATE request SET body = x'00'",
     "UPDATE contract SET source = ''",
     "DELETE FROM answer",
@@ -94,6 +113,58 @@ def test_a_stranger_with_the_file_cannot_change_the_journal_by_accident(ledger: 
     ):
         connection.execute(statement)
     assert journal_of(path) == before
+
+
+@pytest.mark.parametrize("table", OTHERS)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE {table} SET {column} = {column}",
+        "UPDATE OR REPLACE {table} SET rowid = 77",
+        "DELETE FROM {table}",
+        "INSERT OR REPLACE INTO {table} VALUES ({row})",
+        "REPLACE INTO {table} ({columns}) SELECT {columns} FROM {table}",
+        "INSERT INTO {table} SELECT * FROM {table} WHERE true ON CONFLICT DO UPDATE SET {column} = {column}",
+    ],
+)
+def test_the_other_papers_only_grow_too(ledger: Store, table: str, statement: str) -> None:
+    """A checkpoint that could be written anew would vouch for whatever it is wanted to."""
+    with closing(sqlite3.connect(ledger.database.name, isolation_level=None)) as connection:
+        connection.execute(f"INSERT INTO {table} VALUES ({OTHERS[table]})")
+        before = connection.execute(f"SELECT rowid, * FROM {table}").fetchall()
+        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        text = statement.format(table=table, column=names[1], row=OTHERS[table], columns=", ".join(names))
+        with pytest.raises(sqlite3.IntegrityError, match=f"the journal only grows: no row of {table} can"):
+            connection.execute(text)
+        assert connection.execute(f"SELECT rowid, * FROM {table}").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    ("seq", "digest"),
+    [("1", "head_hash"), ("head_seq - 1", "head_hash"), ("head_seq", "x'00'"), ("head_seq + 1", "head_hash")],
+)
+def test_a_tombstone_names_the_head_of_a_chain(ledger: Store, seq: str, digest: str) -> None:
+    """Else a made-up tombstone would let anybody delete a part of a chain, or leave its end behind."""
+    head = ", ".join(of_operation(column) for column in ("operation_id", seq, digest))
+    with (
+        closing(sqlite3.connect(ledger.database.name, isolation_level=None)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match="must name the head of an operation's chain"),
+    ):
+        connection.execute(f"INSERT INTO tombstone VALUES ({OTHERS['tombstone'].replace(HEAD, head)})")
+
+
+def test_events_can_go_once_a_tombstone_says_so(ledger: Store) -> None:
+    """The archive's way out of the journal; the events of every other operation stay."""
+    opened(ledger, step="other")
+    with closing(sqlite3.connect(ledger.database.name, isolation_level=None)) as connection:
+        rows = connection.execute("SELECT operation_id, head_seq, head_hash FROM operation ORDER BY head_seq DESC")
+        (first, seq, head), (other, *_) = rows.fetchall()
+        values = OTHERS["tombstone"].replace(HEAD, "?, ?, ?")
+        connection.execute(f"INSERT INTO tombstone VALUES ({values})", (first, seq, head))
+        connection.execute("DELETE FROM event WHERE operation_id = ?", (first,))
+        assert connection.execute("SELECT operation_id FROM event").fetchall() == [(other,)]
+        with pytest.raises(sqlite3.IntegrityError, match="the journal only grows"):
+            connection.execute("DELETE FROM event WHERE operation_id = ?", (other,))
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
@@ -167,6 +238,42 @@ def test_not_even_a_superuser_changes_the_journal_by_accident(
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("table", OTHERS)
+def test_a_server_keeps_the_other_papers_too(server_ledger: Store, postgres_url: str, table: str) -> None:
+    """Also from a superuser, and in replica mode; a superuser's own login is not asked for rights."""
+    assert server_ledger.queries.counts()
+    row = OTHERS[table].replace("x'00'", "'\\x00'")
+    with admin(postgres_url) as session:
+        session.execute(f"INSERT INTO {table} VALUES ({row})")
+        first = "one" if table == "ledger" else "operation_id" if table == "tombstone" else "at"
+        first = "seq" if table == "leaf" else first
+        for statement in (f"UPDATE {table} SET {first} = {first}", f"DELETE FROM {table}", f"TRUNCATE {table}"):
+            for mode in ("SET session_replication_role = replica; ", "SET session_replication_role = origin; "):
+                with pytest.raises(psycopg.Error, match=f"the journal only grows: no row of {table} can"):
+                    session.execute(mode + statement)
+
+
+@pytest.mark.postgres
+def test_a_server_lets_events_go_once_a_tombstone_says_so(server_ledger: Store, postgres_url: str) -> None:
+    """As on SQLite: a tombstone names the head, and then that operation's events may go; no others."""
+    opened(server_ledger, step="other")
+    with admin(postgres_url) as session:
+        rows = session.execute(
+            "SELECT operation_id, head_seq, head_hash FROM operation ORDER BY head_seq DESC"
+        ).fetchall()
+        (first, seq, head), (other, *_) = rows
+        add = "INSERT INTO tombstone VALUES (%s, %s, %s, 'x', 'x', NULL, NULL, NULL, NULL, 0, 'x', 'x', 'x', '')"
+        for wrong in ((first, seq - 1, head), (first, seq, b"no"), (first, seq + 1, head), (other, seq, head)):
+            with pytest.raises(psycopg.Error, match="must name the head of an operation's chain"):
+                session.execute(add, wrong)
+        session.execute(add, (first, seq, head))
+        session.execute("DELETE FROM event WHERE operation_id = %s", (first,))
+        assert session.execute("SELECT operation_id FROM event").fetchall() == [(other,)]
+        with pytest.raises(psycopg.Error, match="the journal only grows"):
+            session.execute("DELETE FROM event")
+
+
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     "change",
     [
@@ -175,6 +282,12 @@ def test_not_even_a_superuser_changes_the_journal_by_accident(
         "ALTER TABLE event ENABLE REPLICA TRIGGER event_no_change",
         "DROP TRIGGER event_no_change ON event",
         "CREATE OR REPLACE FUNCTION opledger_refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
+        """CREATE OR REPLACE FUNCTION opledger_refuse_delete() RETURNS trigger LANGUAGE plpgsql
+           AS 'BEGIN RETURN OLD; END'""",
+        """CREATE OR REPLACE TRIGGER event_no_change BEFORE DELETE ON event FOR EACH ROW
+           EXECUTE FUNCTION opledger_refuse(); ALTER TABLE event ENABLE ALWAYS TRIGGER event_no_change""",
+        """CREATE OR REPLACE TRIGGER event_no_delete BEFORE DELETE ON event FOR EACH ROW WHEN (false)
+           EXECUTE FUNCTION opledger_refuse_delete(); ALTER TABLE event ENABLE ALWAYS TRIGGER event_no_delete""",
     ],
 )
 def test_a_server_without_its_guards_is_not_used(server_ledger: Store, postgres_url: str, change: str) -> None:

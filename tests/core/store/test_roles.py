@@ -26,6 +26,9 @@ pytestmark = pytest.mark.postgres
 
 OWNER, WORKER, READER = "opledger_t_owner", "opledger_t_worker", "opledger_t_reader"
 
+#: The tables that only grow, besides the journal, with a column of each.
+GROWING = {"ledger": "one", "leaf": "seq", "checkpoint": "at", "acknowledgement": "at", "tombstone": "seq"}
+
 #: What a worker's login must never be able to do (F11).
 FORBIDDEN = [
     "UPDATE event SET actor = 'nobody'",
@@ -43,6 +46,9 @@ FORBIDDEN = [
     "UPDATE answer SET body = ''",
     "DELETE FROM answer",
     "DELETE FROM provider",
+    *(f"UPDATE {table} SET {column} = {column}" for table, column in GROWING.items()),
+    *(f"DELETE FROM {table}" for table in GROWING),
+    *(f"TRUNCATE {table}" for table in GROWING),
     "UPDATE opledger_version SET version_num = '9999'",
     "ALTER TABLE event DISABLE TRIGGER event_no_change",
     "ALTER TABLE event DISABLE TRIGGER ALL",

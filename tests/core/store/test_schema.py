@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from opledger.errors import OpledgerError, SchemaMismatch, StoreUnavailable
-from opledger.store import Store, open_database, schema
+from opledger.store import Store, guards, open_database, schema
 from opledger.store.tables import METADATA, OPERATION
 from tests.core.store.making import CONTRACT, assert_whole, opened
 from tests.support.databases import admin, with_database
@@ -123,6 +123,21 @@ def test_an_older_ledger_is_upgraded_under_a_lock(
         assert run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [(schema.CURRENT,)]
 
 
+def first_guards(kind: str, run: Callable[[str], Any]) -> None:
+    """The guards as the first version made them."""
+    if kind == "sqlite":
+        for name, when in (("update", "UPDATE"), ("delete", "DELETE")):
+            run(f"CREATE TRIGGER event_no_{name} BEFORE {when} ON event BEGIN SELECT RAISE(ABORT, 'no'); END")
+        return
+    run("CREATE FUNCTION opledger_refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no'; END$$")
+    for name, when in (
+        ("event_no_change", "UPDATE OR DELETE ON event FOR EACH ROW"),
+        ("event_no_truncate", "TRUNCATE ON event FOR EACH STATEMENT"),
+    ):
+        run(f"CREATE TRIGGER {name} BEFORE {when} EXECUTE FUNCTION opledger_refuse()")
+        run(f"ALTER TABLE event ENABLE ALWAYS TRIGGER {name}")
+
+
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def test_the_first_schema_is_upgraded_with_all_that_is_in_it(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -136,6 +151,8 @@ def test_the_first_schema_is_upgraded_with_all_that_is_in_it(
             session.execute("CREATE DATABASE opledger_old")
         url = with_database(server, "opledger_old")
     with monkeypatch.context() as patch:
+        patch.setattr(guards, "install", first_guards)
+        patch.setattr(guards, "missing", lambda *_: [])
         patch.setattr(schema, "CURRENT", schema.REVISIONS[0])
         patch.setattr(schema, "REVISIONS", schema.REVISIONS[:1])
         with Store.open(url) as old:
