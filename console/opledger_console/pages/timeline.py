@@ -143,6 +143,11 @@ def folded(run: Sequence[Event]) -> str:
     return f"observed {len(run)} times{over}, {said} {' … '.join(ends)}".rstrip()
 
 
+def _where(event: Event) -> str:
+    host = "" if event.host is None else f" on {event.host}"
+    return host if event.process is None else f"{host}, process {event.process}"
+
+
 def details(event: Event, width: int, *, skewed: bool = False) -> Iterator[Row]:
     """Return everything that an event holds: who, why, because of what, and its data."""
     if skewed:
@@ -150,7 +155,7 @@ def details(event: Event, width: int, *, skewed: bool = False) -> Iterator[Row]:
                   seq=event.seq)  # fmt: skip
     facts = {
         "event": f"{event.seq} {event.kind} at {exact(event.at)}",
-        "by": f"{event.actor} ({event.actor_kind or 'of unknown kind'})",
+        "by": f"{event.actor} ({event.actor_kind or 'of unknown kind'}){_where(event)}",
         "state": None if event.to_state is None else f"{event.from_state or '(new)'} → {event.to_state}",
         "because of": event.cause,
         "reason": event.reason,

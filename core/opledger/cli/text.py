@@ -252,7 +252,9 @@ def journal(events: Sequence[Event]) -> Iterable[str]:
     """Return every event of one operation with its data."""
     for event in events:
         change = f"  {event.from_state or '(new)'} -> {_end(event)}" if event.to_state is not None else ""
-        yield f"{event.seq:>4}  {to_rfc3339(event.at)}  {event.kind} by {clean(event.actor)}{change}"
+        where = "" if event.host is None else f" on {clean(event.host)}"
+        where += "" if event.process is None else f" ({clean(event.process)})"
+        yield f"{event.seq:>4}  {to_rfc3339(event.at)}  {event.kind} by {clean(event.actor)}{where}{change}"
         yield from wrapped(f"because of {event.cause}{': ' + event.reason if event.reason else ''}", "      ")
         for name, value in (event.data or {}).items():
             shown = value if isinstance(value, str) else jsontext.dumps_inert(value)

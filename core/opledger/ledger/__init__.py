@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from opledger import config
 from opledger.edges.clock import Clock, new_id
+from opledger.edges.place import acting
 from opledger.errors import Refused, UsageError
 from opledger.ledger.reading import Reading, Span, WaitTimedOut, span
 from opledger.ledger.reviewing import review_of, sharing, shown_to
@@ -240,7 +241,7 @@ class Ledger(Reading):
         return shown_to(self, op)
 
     def _who(self, by: str | None) -> Actor:
-        return human.actor(self.settings.operator if by is None else by)
+        return acting(human.actor(self.settings.operator if by is None else by))
 
     def _person(self, by: str | None, verb: str) -> Actor:
         who = self._who(by)

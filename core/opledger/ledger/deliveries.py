@@ -15,6 +15,7 @@ from typing import Final
 
 from opledger import config
 from opledger.edges.clock import new_id
+from opledger.edges.place import acting
 from opledger.edges.secrets import SecretResolver
 from opledger.errors import ConfigWrong
 from opledger.ledger.reading import Reading
@@ -211,7 +212,7 @@ class Deliveries:
         write = Write(
             operation_id=op.operation_id,
             evidence=notified,
-            actor=RECEIVER,
+            actor=acting(RECEIVER),
             at=at,
             cause=f"webhook:{delivery_id}",
             reason=_reason(op, event_type, job_id),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from opledger import config
 from opledger.edges.clock import Clock, new_operation_id, new_trace_id
+from opledger.edges.place import acting
 from opledger.errors import BodyConflict, OpledgerError, UnknownOperation
 from opledger.ledger.shelf import Shelf
 from opledger.rules import decide, human, wishes
@@ -77,7 +78,7 @@ class Submitting:
             operation_id=operation_id,
             evidence=submitted,
             request=admitted.request,
-            actor=human.actor(wish.requested_by),
+            actor=acting(human.actor(wish.requested_by)),
             at=now,
             cause="submit",
             plan=lambda op: decide.plan(op, contract, submitted, now, jitter),

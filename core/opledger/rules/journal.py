@@ -27,8 +27,7 @@ FORMAT: Final = 1
 GENESIS: Final = "0" * 64  #: what the first event of an operation links to
 DOMAIN: Final = b"opledger/h1"
 
-_ACTOR: Final = '{"actor":{"kind":"'
-_ACTOR_AT: Final = len(_ACTOR)
+_ACTOR: Final = '{"actor":'
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,21 +53,28 @@ def body_of(
 ) -> bytes:
     """Return the exact bytes of an event: compact JSON, keys sorted, UTF-8; what `jsontext.dumps` would give.
 
-    Keys: ``format, operation_id, seq, at, actor {kind, name}, kind, from, to, cause, reason, remote_job_id, data,
-    next``. ``from`` and ``to`` are null where the state did not change. Raises ValueError for a naive time, a lone
-    surrogate or a number that JSON does not have.
+    Keys: ``format, operation_id, seq, at, actor {host, kind, name, process}, kind, from, to, cause, reason,
+    remote_job_id, data, next``. ``host`` and ``process`` are left out where they are not known; ``from`` and ``to`` are
+    null where the state did not change. Raises ValueError for a naive time, a lone surrogate or a number that JSON does
+    not have.
     """
     # Written by hand because it runs once for every poll; the evidence, whose keys vary, goes through the encoder.
     if from_state is to_state:
         from_state = to_state = None
     evidence = entry.evidence
     return (
-        f'{{"actor":{{"kind":"{entry.actor.kind}","name":{quoted(entry.actor.name)}}},'
+        f"{_actor(entry.actor)},"
         f'"at":"{to_rfc3339(entry.at)}","cause":{quoted(entry.cause)},"data":{jsontext.dumps_text(to_data(evidence))},'
         f'"format":{FORMAT},"from":{_quoted(from_state)},"kind":"{evidence.kind}","next":{_next(plan)},'
         f'"operation_id":{quoted(entry.operation_id)},"reason":{_quoted(entry.reason)},'
         f'"remote_job_id":{_quoted(remote_job_id)},"seq":{entry.seq},"to":{_quoted(to_state)}}}'
     ).encode()
+
+
+def _actor(actor: Actor) -> str:
+    host = "" if actor.host is None else f'"host":{quoted(actor.host)},'
+    process = "" if actor.process is None else f',"process":{quoted(actor.process)}'
+    return f'{{"actor":{{{host}"kind":"{actor.kind}","name":{quoted(actor.name)}{process}}}'
 
 
 def _quoted(text: str | None) -> str:
@@ -95,7 +101,7 @@ def read_body(body: bytes) -> Written:
             operation_id=event["operation_id"],
             seq=event["seq"],
             at=from_rfc3339(event["at"]),
-            actor=Actor(event["actor"]["name"], ActorKind(event["actor"]["kind"])),
+            actor=_read_actor(event["actor"]),
             evidence=from_data(event["kind"], event["data"]),
             cause=event["cause"],
             reason=event["reason"],
@@ -104,6 +110,10 @@ def read_body(body: bytes) -> Written:
         return Written(entry, plan, _state(event["from"]), _state(event["to"]), event["remote_job_id"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"these bytes are no event of this journal: {error!r}") from error
+
+
+def _read_actor(data: Any) -> Actor:
+    return Actor(data["name"], ActorKind(data["kind"]), data.get("host"), data.get("process"))
 
 
 def _read_next(data: Any) -> Plan | None:
@@ -232,8 +242,9 @@ def _agrees(row: Row) -> bool:
     """
     operation_id, seq, at, actor, kind, from_state, to_state, cause, reason, job, body, _, _, form = row
     text = body.decode("utf-8", "replace")
-    name = text.find('","name":', _ACTOR_AT, _ACTOR_AT + 20)
-    start = f'","name":{quoted(actor)}}},"at":"{_stamp(at)}","cause":{quoted(cause)},"data":{{'
+    place = text.find('},"at":"')
+    who = _named(text[:place])
+    start = f'}},"at":"{_stamp(at)}","cause":{quoted(cause)},"data":{{'
     middle = f',"format":{FORMAT},"from":{_quoted(from_state)},"kind":"{kind}","next":'
     end = (
         f',"operation_id":{quoted(operation_id)},"reason":{_quoted(reason)},"remote_job_id":{_quoted(job)},'
@@ -241,12 +252,22 @@ def _agrees(row: Row) -> bool:
     )
     return (
         form == FORMAT
-        and name > 0
-        and text.startswith(_ACTOR)
-        and text.startswith(start, name)
+        and who is not None
+        and who == actor
+        and text.startswith(start, place)
         and text.endswith(end)
-        and text.startswith(middle, text.rfind(',"format":', name + len(start), len(text) - len(end)))
+        and text.startswith(middle, text.rfind(',"format":', place + len(start), len(text) - len(end)))
     )
+
+
+@lru_cache(maxsize=256)
+def _named(actor: str) -> str | None:
+    """Return whom the text before ``},"at":`` names; None where `body_of` did not write it. Neighbours share theirs."""
+    try:
+        found = _read_actor(jsontext.loads(f"{actor.removeprefix(_ACTOR)}}}".encode()))
+        return found.name if f"{actor}}}" == _actor(found) else None
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return None
 
 
 @lru_cache(maxsize=256)

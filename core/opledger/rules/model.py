@@ -138,10 +138,12 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who caused an event."""
+    """Who caused an event, and in which process on which machine; None where that is not known (older events)."""
 
     name: str
     kind: ActorKind = ActorKind.HUMAN
+    host: str | None = None
+    process: str | None = None  #: ``PID@START``: the number alone comes again
 
 
 @dataclass(frozen=True, slots=True)

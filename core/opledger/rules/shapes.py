@@ -161,6 +161,8 @@ class Event:
     data: Json | None
     prev_hash: str
     hash: str
+    host: str | None = None  #: where the actor's process ran; None in events of older versions
+    process: str | None = None
 
 
 def event_of(row: Row) -> Event:
@@ -171,11 +173,12 @@ def event_of(row: Row) -> Event:
         body = None
     found = body if isinstance(body, dict) else {}
     actor, data = found.get("actor"), found.get("data")
+    who = actor if isinstance(actor, dict) else {}
     return Event(
         seq=row.seq,
         at=_EPOCH + timedelta(microseconds=row.at),
         actor=row.actor,
-        actor_kind=actor.get("kind") if isinstance(actor, dict) else None,
+        actor_kind=who.get("kind"),
         kind=row.kind,
         from_state=row.from_state,
         to_state=row.to_state,
@@ -185,7 +188,13 @@ def event_of(row: Row) -> Event:
         data=data if isinstance(data, dict) else None,
         prev_hash=row.prev_hash.hex(),
         hash=row.hash.hex(),
+        host=_word(who.get("host")),
+        process=_word(who.get("process")),
     )
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def transition(event: Event) -> Json:
@@ -208,6 +217,8 @@ def journal_event(event: Event) -> Json:
     return {
         **transition(event),
         "actor_kind": event.actor_kind,
+        "host": event.host,
+        "process": event.process,
         "data": event.data,
         "prev_hash": event.prev_hash,
         "hash": event.hash,

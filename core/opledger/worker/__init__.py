@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from opledger.edges.clock import Clock, SystemClock, new_id
 from opledger.edges.http import Http
+from opledger.edges.place import acting
 from opledger.edges.secrets import SecretResolver
 from opledger.edges.stores import ResultStore
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UnknownOperation
@@ -332,6 +333,8 @@ class Worker:
         self._http = Http(self.clock, self._secrets, max_connections=self.concurrency)
         self._shop = Workshop(
             name=self.name,
+            worker=acting(Actor(self.name, ActorKind.WORKER)),
+            policy=acting(Actor(self.name, ActorKind.POLICY)),
             store=self.store,
             commits=self._commits,
             clock=self.clock,
@@ -365,10 +368,9 @@ class Worker:
         if contract in self._paused:
             return
         self._paused = {**self._paused, contract: reason}
-        actor = Actor(self.name, ActorKind.WORKER)
         now = self.clock.now()
         try:
-            await self._commits.run(lambda: self.store.pause_provider(contract, actor.name, reason, now))
+            await self._commits.run(lambda: self.store.pause_provider(contract, self.name, reason, now))
         except StoreUnavailable as error:
             # The answer that asked for it is still to be recorded; the next one like it asks again.
             log.warning("%s could not be paused: %s", contract, error)

@@ -22,7 +22,7 @@ from opledger.rules import evidence as e
 from opledger.rules.calls import Answer, Failure, Request
 from opledger.rules.contract import Contract
 from opledger.rules.journal import read_body
-from opledger.rules.model import Action, Actor, ActorKind, Operation, StoredRequest
+from opledger.rules.model import Action, Actor, Operation, StoredRequest
 from opledger.store import Answer as StoredAnswer
 from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
 from opledger.worker.commits import Commits
@@ -53,6 +53,8 @@ class Workshop:
     """What every drive of one worker shares."""
 
     name: str
+    worker: Actor
+    policy: Actor  #: the same hand, where a policy's word is carried out
     store: Store
     commits: Commits
     clock: Clock
@@ -68,10 +70,9 @@ class Workshop:
     fared: Callable[[Contract, e.Evidence], Awaitable[None]]
     leaving: Callable[[], bool]
 
-    @property
-    def actor(self) -> Actor:
-        """The worker as the journal names it."""
-        return Actor(self.name, ActorKind.WORKER)
+    def actor(self, evidence: e.Evidence) -> Actor:
+        """Return who the journal says it was: an approval that nobody gave in time is refused by a policy's word."""
+        return self.policy if isinstance(evidence, e.ApprovalExpired) else self.worker
 
 
 class Hand:
@@ -105,7 +106,7 @@ class Hand:
         return Write(
             operation_id=self.op.operation_id,
             evidence=evidence,
-            actor=self.shop.actor,
+            actor=self.shop.actor(evidence),
             at=now,
             cause=cause,
             reason=reason,

@@ -38,7 +38,7 @@ MAYBE_TEXT = st.none() | TEXT
 TIMES = st.integers(-(10**15), 10**16).map(lambda micros: EPOCH + timedelta(microseconds=micros))
 STATES = st.none() | st.sampled_from(State)
 DATA = st.dictionaries(TEXT, st.recursive(st.none() | st.booleans() | st.integers() | TEXT, st.lists, max_leaves=4))
-ACTORS = st.builds(Actor, TEXT, st.sampled_from(ActorKind))
+ACTORS = st.builds(Actor, TEXT, st.sampled_from(ActorKind), MAYBE_TEXT, MAYBE_TEXT)
 EVIDENCE = st.one_of(
     st.builds(
         e.Observed,
@@ -84,6 +84,17 @@ def test_the_bytes_of_an_event() -> None:
         '"next":{"at":"2026-11-29T14:22:31.123456Z","because":"Retry-After: 20","kind":"observe"},'
         f'"operation_id":"{OP}","reason":null,"remote_job_id":"job_7ad2","seq":9,"to":"observing"}}'
     )
+
+
+def test_the_bytes_say_where_the_actor_was() -> None:
+    """Issue 6: who, on which host, in which process. Events of before have neither, and keep their bytes."""
+    there = Actor("worker-3", ActorKind.WORKER, 'build"er', "41@20261129T142200Z")
+    body = body_of(Entry(OP, 9, NOW, there, e.Noted("x"), "call:c1"), None, None, None, None)
+    start = (
+        '{"actor":{"host":"build\\"er","kind":"worker","name":"worker-3","process":"41@20261129T142200Z"},"at":"2026'
+    )
+    assert body.decode().startswith(start)
+    assert read_body(body).entry.actor == there
 
 
 @given(ENTRIES, STATES, STATES, MAYBE_TEXT, PLANS)
@@ -243,7 +254,7 @@ def chain(operation_id: str = OP, length: int = 6) -> list[Row]:
             operation_id,
             seq,
             NOW + timedelta(seconds=seq, microseconds=-123456 * (seq == 2)),
-            WORKER if seq % 3 else Actor('a"b\\é', ActorKind.HUMAN),
+            WORKER if seq % 3 else Actor('a"b\\é', ActorKind.HUMAN, 'h","kind":"x","name":"y', '1"},"at":"2'),
             evidence,
             f"call:{seq}",
             'because "he" said so' if seq == 3 else None,
@@ -329,6 +340,7 @@ def test_any_changed_byte_of_any_event_is_found(index: int) -> None:
         ("at", 10**30),
         ("actor", "eve"),
         ("actor", 'worker-3"'),
+        ("actor", "y"),
         ("kind", "Approved"),
         ("from_state", "accepted"),
         ("from_state", ""),

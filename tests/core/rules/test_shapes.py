@@ -92,11 +92,14 @@ def row(body: bytes) -> Row:
 
 def test_an_event_is_read_from_its_exact_bytes() -> None:
     """What was hashed is what is shown."""
-    entry = Entry("op_1", 3, NOON, Actor("ana", ActorKind.HUMAN), Noted("seen it"), "human_request:req_1", "why")
+    entry = Entry(
+        "op_1", 3, NOON, Actor("ana", ActorKind.HUMAN, "desk-1", "41@x"), Noted("seen it"), "human_request:req_1", "why"
+    )
     found = shapes.journal_event(shapes.event_of(row(body_of(entry, None, None, None, None))))
-    assert set(found) == {*TRANSITION, "actor_kind", "data", "prev_hash", "hash"}
+    assert set(found) == {*TRANSITION, "actor_kind", "host", "process", "data", "prev_hash", "hash"}
     assert found["data"] == {"text": "seen it"}
     assert (found["actor"], found["actor_kind"]) == ("ana", "human")
+    assert (found["host"], found["process"]) == ("desk-1", "41@x")
     assert (found["from"], found["to"], found["at"]) == (None, None, "2026-11-30T12:00:00.000005Z")
     assert found["prev_hash"] == GENESIS
 
