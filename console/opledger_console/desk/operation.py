@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from opledger.edges.private import open_file
 from opledger.errors import OpledgerError, Refused, StoreUnavailable, UnknownOperation
 from opledger.rules import jsontext, review
 from opledger.rules.evidence import VIOLATIONS
@@ -345,7 +346,7 @@ def save_packet(desk: Desk, operation_id: str, folder: Path) -> Path:
         path = folder / f"{stem}{'' if number == 1 else f'-{number}'}.md"
         try:
             # O_EXCL also refuses a link that somebody has put there.
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             continue
         except OSError as error:

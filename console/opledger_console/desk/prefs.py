@@ -15,6 +15,7 @@ from typing import Any
 from platformdirs import user_state_path
 
 from opledger.edges.files import atomic_write
+from opledger.edges.private import make_folder
 from opledger.errors import OpledgerError
 from opledger.rules.jsontext import JsonError, loads
 from opledger_console.views import Look, TimeStyle
@@ -59,7 +60,7 @@ class Memory:
             "wide": prefs.wide,
         }
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             atomic_write(self.path, json.dumps(data, indent=1).encode() + b"\n")
         except (OSError, OpledgerError) as error:
             return f"{self.path} cannot be written ({type(error).__name__}); this is forgotten when the console ends"

@@ -6,12 +6,14 @@ it may be a secret.
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
 
 from platformdirs import user_state_path
 
 from opledger.edges.clock import SystemClock
+from opledger.edges.private import make_folder, open_file
 from opledger.rules.model import to_rfc3339
 
 MOST = 256 * 1024
@@ -31,9 +33,9 @@ def write_down(error: BaseException) -> str:
     last = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
     file = path()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        mode = "w" if file.exists() and file.stat().st_size > MOST else "a"
-        with file.open(mode, encoding="utf-8") as stream:
+        make_folder(file.parent)
+        mode = os.O_TRUNC if file.exists() and file.stat().st_size > MOST else os.O_APPEND
+        with os.fdopen(open_file(file, os.O_CREAT | os.O_WRONLY | mode), "w", encoding="utf-8") as stream:
             stream.write("\n".join((f"{to_rfc3339(SystemClock().now())} {kind}", *places)) + "\n")
     except OSError as trouble:
         return f"{kind} in {last}; {file} cannot be written ({type(trouble).__name__})"

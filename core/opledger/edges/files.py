@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Final
 
+from opledger.edges.private import FILE, make_folder, open_file, sync_folder
 from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UsageError
 
 NOTE_EVERY: Final = 3.0
@@ -104,7 +105,7 @@ class ResultFolder:
                 place = folder / f"{operation_id}.{_digest(path)[:16]}{suffix}"
                 placed = _placed(path, place)
             if placed:
-                _sync_folder(folder)
+                sync_folder(folder)
                 path.unlink(missing_ok=True)
                 return str(place)
         raise StoreUnavailable(f"the result of {operation_id} cannot be kept: two other files stand at its place")
@@ -140,8 +141,7 @@ class ResultFolder:
 
     def _private_root(self) -> Path:
         if not self._root.is_dir():
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_folder(self._root.parent)
+            make_folder(self._root)
         return self._root
 
 
@@ -181,6 +181,7 @@ class Partial:
         if self._file is None:
             number, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
             self._path = Path(name)
+            os.fchmod(number, FILE)  # a umask can take bits of our own away
             self._file = os.fdopen(number, "wb")
         return self._file
 
@@ -201,7 +202,7 @@ def file_name(operation_id: str, suffix: str) -> str:
 def private_folder(folder: Path) -> Path:
     """Make a folder for the owner only, where it is not there yet. Raises StoreUnavailable."""
     with _storage(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
     return folder
 
 
@@ -220,7 +221,9 @@ def sweep_folder(folder: Path, older_than: datetime) -> int:
 def note_progress(folder: Path, operation_id: str, done: int, total: int | None) -> None:
     """Leave a note for other processes on this machine: so many bytes of so many are here. Best effort."""
     with suppress(OSError):
-        (folder / f"{operation_id}{_PROGRESS}").write_text(f"{done} {total or 0}\n", encoding="ascii")
+        note = open_file(folder / f"{operation_id}{_PROGRESS}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        with os.fdopen(note, "wb") as file:
+            file.write(b"%d %d\n" % (done, total or 0))
 
 
 def forget_progress(folder: Path, operation_id: str) -> None:
@@ -276,7 +279,7 @@ def copy_out(pieces: Iterable[bytes], path: Path) -> None:
             written = partial.close()
             _make_durable(written)
             written.replace(path)  # a link that has come there meanwhile is replaced, and not followed
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     finally:
         partial.discard()
 
@@ -325,7 +328,7 @@ def atomic_write(path: Path, data: bytes) -> None:
             written = partial.close()
             _make_durable(written)
             written.replace(path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     finally:
         partial.discard()
 
@@ -341,15 +344,14 @@ def _storage(place: Path) -> Iterator[None]:
 
 def _private(folder: Path) -> Path:
     if not folder.is_dir():
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _sync_folder(folder.parent)
+        make_folder(folder)
     return folder
 
 
 def _make_durable(path: Path) -> None:
     """Bring a file's bytes to the disk, for the owner only."""
     with path.open("rb") as file:
-        os.fchmod(file.fileno(), 0o600)
+        os.fchmod(file.fileno(), FILE)
         os.fsync(file.fileno())
 
 
@@ -376,12 +378,3 @@ def _is_same(path: Path, place: Path) -> bool:
         return False
     _make_durable(place)  # a crash may have come between its own naming and its own fsync of the folder
     return True
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to the disk: without it a rename may be undone by a power cut."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from opledger.edges.files import atomic_write, private_folder
 from opledger.sim.flavours import FLAVOURS
 
 SECRET: Final = "env:SIM_TOKEN"  # noqa: S105 - a reference, not a value
@@ -264,10 +265,10 @@ billable = true
 
 def write_contracts(folder: Path, base_url: str, *, elsewhere: str | None = None) -> list[Path]:
     """Write every flavour's contract file into `folder` (made if it is missing) and return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     written = []
     for flavour in FLAVOURS:
         path = folder / f"{contract_name(flavour)}.toml"
-        path.write_text(contract_text(flavour, base_url, elsewhere=elsewhere), encoding="utf-8")
+        atomic_write(path, contract_text(flavour, base_url, elsewhere=elsewhere).encode())
         written.append(path)
     return written

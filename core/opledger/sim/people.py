@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opledger.edges.clock import Clock
-from opledger.edges.files import atomic_write
+from opledger.edges.files import atomic_write, private_folder
 from opledger.errors import Refused
 from opledger.ledger import Ledger
 from opledger.rules.explain import waits_for_person
@@ -241,7 +241,7 @@ class People:
         self.ledger.acknowledge(op.operation_id, by=OPERATOR, reason="I am on it", until=until)
         self.did["acknowledge"] += 1
         path = self.folder / "packets" / f"{op.operation_id}.md"
-        path.parent.mkdir(exist_ok=True)
+        private_folder(path.parent)
         atomic_write(path, markdown(self.ledger.packet(op.operation_id)).encode())
         self.screen.note(f"{OPERATOR} is on {op.operation_id[-8:]}; for the provider's support: {path}")
 

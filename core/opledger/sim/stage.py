@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from opledger.config import load_settings
+from opledger.edges.files import atomic_write, private_folder
+from opledger.edges.private import open_file
 from opledger.ledger import Ledger
 from opledger.rules.model import Operation
 from opledger.sim.contracts import DEFAULT_TOKEN
@@ -38,8 +40,8 @@ class Stage:
         self._log: int | None = None
 
     def __enter__(self) -> Self:
-        (self.folder / "contracts").mkdir(parents=True, exist_ok=True)
-        (self.folder / "opledger.toml").write_text(self._policies, encoding="utf-8")
+        private_folder(self.folder / "contracts")
+        atomic_write(self.folder / "opledger.toml", self._policies.encode())
         self.sim.start()
         settings = load_settings({"operator": "operator"}, self.environment, self.folder)
         self.ledger = Ledger.open(self.url, settings=settings)
@@ -48,10 +50,13 @@ class Stage:
     def start_worker(self) -> None:
         """Start the worker, a process of its own; what it logs goes to ``worker.log``."""
         command = [sys.executable, "-m", "opledger.cli", "worker", "--name", "demo-worker", "--with-parent"]
-        with (self.folder / "worker.log").open("ab") as log:
+        log = open_file(self.folder / "worker.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 command, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+        finally:
+            os.close(log)
 
     def worker_gone(self) -> str | None:
         """Say how the worker ended, if it did, with the end of its log."""
