@@ -5,6 +5,7 @@ queries     reads for people; listing, sources and conditions: windows of a filt
             all operations as it grows; finding: one operation by anything that names it
 values      what goes in and what comes out
 recording, opening, claims, deliveries, directory, notices   the transactions behind `Store`, by subject
+tasks       agent tasks: their records, append-only, and who runs them
 watch       waiting for another process's write
 rows        row <-> `Operation`
 statements  SQLAlchemy Core, compiled once

@@ -25,6 +25,7 @@ _KEYS: Final = {
     "checkpoint": ("number",),
     "acknowledgement": ("abandoned_to",),
     "tombstone": ("operation_id",),
+    "task_record": ("task", "seq"),
 }
 """The tables that only grow, with their keys. They have no other unique index, through which REPLACE could reach."""
 

@@ -22,9 +22,10 @@ _FIXED: Final = frozenset(
 """Columns of a record that are written once, at submit."""
 
 _APPENDED: Final = (
-    "event", "request", "answer", "contract", "ledger", "leaf", "checkpoint", "acknowledgement", "tombstone"
+    "event", "request", "answer", "contract", "ledger", "leaf", "checkpoint", "acknowledgement", "tombstone",
+    "task_record",
 )  # fmt: skip
-_KEPT: Final = ("operation", "worker", "provider", "notice", "delivery", "refusal", "anchored")
+_KEPT: Final = ("operation", "worker", "provider", "notice", "delivery", "refusal", "anchored", "task_lease")
 
 
 def roles_sql(owner: str, worker: str, reader: str) -> str:
@@ -47,7 +48,7 @@ def roles_sql(owner: str, worker: str, reader: str) -> str:
         f"GRANT INSERT ON {', '.join((*_APPENDED, *_KEPT))} TO {worker_}",
         f"GRANT UPDATE ({moving}) ON operation TO {worker_}",
         f"GRANT UPDATE, DELETE ON worker, delivery, anchored TO {worker_}",
-        f"GRANT UPDATE ON provider, notice, refusal TO {worker_}",
+        f"GRANT UPDATE ON provider, notice, refusal, task_lease TO {worker_}",
         f"DO $$ BEGIN EXECUTE format('GRANT USAGE ON SCHEMA %I TO {worker_}, {reader_}', current_schema()); END $$",
         f"DO $$ BEGIN EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO {owner_}', current_schema()); END $$",
     ]

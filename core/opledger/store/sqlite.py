@@ -37,10 +37,12 @@ _READABLE: Final = frozenset({*_PRAGMAS, "data_version", "journal_mode", "query_
 _MAY_INSERT: Final = frozenset(
     {
         "acknowledgement", "anchored", "answer", "checkpoint", "contract", "delivery", "event", "leaf", "ledger",
-        "notice", "operation", "provider", "refusal", "request", "tombstone", "worker",
+        "notice", "operation", "provider", "refusal", "request", "task_lease", "task_record", "tombstone", "worker",
     }
 )  # fmt: skip
-_MAY_UPDATE: Final = frozenset({"anchored", "delivery", "notice", "operation", "provider", "refusal", "worker"})
+_MAY_UPDATE: Final = frozenset(
+    {"anchored", "delivery", "notice", "operation", "provider", "refusal", "task_lease", "worker"}
+)
 _MAY_DELETE: Final = frozenset(
     {"anchored", "delivery", "worker"}
 )  #: what nobody will send again; a worker that signs off
