@@ -23,6 +23,7 @@ from opledger.store.engine import Database, open_database
 from opledger.store.notices import FailingTarget, Listening, Settled
 from opledger.store.queries import Queries
 from opledger.store.statements import Tx
+from opledger.store.tasks import TaskStore
 from opledger.store.values import (
     Answer,
     Claim,
@@ -43,6 +44,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.queries = Queries(database)
+        self.tasks = TaskStore(database)
         self._watches: dict[tuple[int, bool], Watch] = {}  #: by thread: each has seen something else
 
     @classmethod

@@ -9,6 +9,8 @@ from sqlmodel import Field
 
 from opledger.store.tables import METADATA, Base, ByteOrdered
 
+__all__ = ["METADATA", "TASK_LEASE", "TASK_RECORD", "TaskLeaseRow", "TaskRecordRow"]
+
 
 class TaskRecordRow(Base, table=True):
     """One line of a progress file, byte for byte, and its parts as columns. Only ever added."""

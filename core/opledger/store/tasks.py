@@ -18,6 +18,7 @@ from opledger.rules.model import to_rfc3339
 from opledger.rules.tasks.records import Record
 from opledger.store import encoding
 from opledger.store.encoding import from_micros, to_micros
+from opledger.store.engine import Database
 from opledger.store.statements import Tongue, Tx
 from opledger.store.task_tables import TASK_LEASE, TASK_RECORD
 
@@ -234,3 +235,42 @@ def holder(lease: TaskLease) -> str:
     """Say who holds a lease and until when."""
     until = "" if lease.expires_at is None else f" until {to_rfc3339(lease.expires_at)}"
     return f"{lease.owner}{until}"
+
+
+class TaskStore:
+    """What is kept of agent tasks. Every method raises StoreUnavailable where the database cannot do its part."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def append(
+        self, task: str, record: Record, line: bytes, now: datetime, fence: tuple[str, int] | None = None
+    ) -> None:
+        """Write one record, durably; see the function of this name."""
+        self._database.write(lambda tx: append(tx, task, record, line, now, fence))
+
+    def claim(
+        self, task: str, run: str, owner: str, place: str, lease: timedelta, *, now: datetime, dead: int | None = None
+    ) -> TaskLease:
+        """Take the lease of a task, and return it as it stands then; see the function of this name."""
+        return self._database.write(lambda tx: claim(tx, task, run, owner, place, lease, now=now, dead=dead))
+
+    def renew(self, task: str, owner: str, epoch: int, lease: timedelta, now: datetime) -> bool:
+        """Extend a lease; False where it is lost."""
+        return self._database.write(lambda tx: renew(tx, task, owner, epoch, lease, now))
+
+    def release(self, task: str, owner: str, epoch: int) -> None:
+        """Give a lease back, if it is still held."""
+        self._database.write(lambda tx: release(tx, task, owner, epoch))
+
+    def lines(self, task: str) -> list[bytes]:
+        """The records of a task, in order, as they stand in a progress file."""
+        return self._database.read(lambda tx: lines(tx, task))
+
+    def lease(self, task: str, now: datetime) -> TaskLease | None:
+        """Who runs a task; None where it was never begun."""
+        return self._database.read(lambda tx: lease_of(tx, task, now))
+
+    def heads(self, most: int = 200) -> list[TaskHead]:
+        """The tasks, the one that was written about last first."""
+        return self._database.read(lambda tx: heads(tx, most))
