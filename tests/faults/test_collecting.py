@@ -62,18 +62,47 @@ def test_killed_between_the_files_of_one_result(lab: Lab, effect: str, nth: int)
 
 
 @pytest.mark.parametrize(
-    ("effect", "nth"),
-    [("after download", 1), ("before record ReadFailed", 1), ("after record ReadFailed", 1), ("before download", 2),
-     ("before keep", 1)],
-)  # fmt: skip
-def test_killed_while_a_transfer_is_gone_on_with(lab: Lab, effect: str, nth: int) -> None:
-    """The first half is on a disk that nobody knows of any more: the next worker begins anew, and has the whole."""
+    ("effect", "nth", "statuses"),
+    [
+        ("after download", 1, [200, 206]),
+        ("before record ReadFailed", 1, [200, 206]),
+        ("after record ReadFailed", 1, [200, 206]),
+        ("before download", 2, [200, 206]),
+        ("before keep", 1, [200, 206, 200]),  # it was whole: then it is somebody's who moves it, and no half any more
+    ],
+)
+def test_killed_while_a_transfer_is_gone_on_with(lab: Lab, effect: str, nth: int, statuses: list[int]) -> None:
+    """The first half is on the disk, and marked: the next worker asks for the rest of exactly the same thing."""
     operation = lab.submit("breaking", "resumes", _polls=1)
     found = dies_and_is_followed(lab, operation, effect, nth)
     assert found.state is State.SUCCEEDED
     assert found.result is not None
     assert found.result.validated
+    reads = lab.wire("result", operation)
+    assert [entry["status"] for entry in reads] == statuses
+    for entry in reads:
+        assert ("range" in entry["headers"]) == ("if-range" in entry["headers"]) == (entry["status"] == 206)
     assert len(lab.kept()) == 1
+    lab.honest()
+
+
+def test_killed_in_the_middle_of_a_stream(lab: Lab) -> None:
+    """Nothing was written at the last moment: what was marked before is what the next worker goes on with."""
+    operation = lab.submit("breaking", "resumes", _polls=1, rows=40_000)
+    hand = lab.worker(Strike(at="before chunk", nth=2), until_idle=True, lease=0.5, mark_every=1)
+    assert hand.ends() == -signal.SIGKILL, hand.tail()
+    (part,) = lab.partials()
+    assert part.stat().st_size > 0
+    lab.finish(lease=5.0)
+    found = lab.show(operation)
+    assert found.state is State.SUCCEEDED
+    assert found.result is not None
+    assert found.result.validated
+    first, second = lab.wire("result", operation)
+    assert (first["status"], second["status"]) == (200, 206)
+    start = int(second["headers"]["range"].removeprefix("bytes=").removesuffix("-"))
+    assert 0 < start < found.result.size // 2
+    assert lab.partials() == []
     lab.honest()
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from opledger.cli import logs
 from opledger.config import WorkerSettings, load_settings
-from opledger.edges import stores
+from opledger.edges import marks, stores
 from opledger.edges.clock import SystemClock
 from opledger.edges.files import ResultFolder
 from opledger.edges.http import Http
@@ -63,6 +63,7 @@ class Order:
     strikes: tuple[Strike, ...] = ()
     skew: float = 0.0  #: seconds by which the clock of this machine is wrong
     level: str = "info"
+    mark_every: int | None = None  #: bytes of a transfer between two marks
 
 
 @dataclass(slots=True)
@@ -212,6 +213,8 @@ def run(order: Order, tell: Tell, ask: Callable[[], Any] | None = None) -> int:
         threading.Thread(target=effects.obey, args=(ask,), daemon=True).start()
     if order.skew:
         set_clock_wrong(order.skew)
+    if order.mark_every is not None:
+        marks.MARK_EVERY = order.mark_every  # type: ignore[misc]
     logs.configure(order.level)
     settings = load_settings({}, os.environ, Path(order.folder))
     worker = WorkerSettings(timedelta(seconds=order.lease), 200, timedelta(seconds=order.tick))

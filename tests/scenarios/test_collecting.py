@@ -18,6 +18,7 @@ from opledger.edges.files import ResultFolder
 from opledger.errors import StoreUnavailable
 from opledger.rules.model import Means, Operation, State
 from opledger.worker import collect as collecting
+from opledger.worker import fetching
 from tests.scenarios.stage import Stage
 
 ITEMS = [{"custom_id": f"row-{number}"} for number in range(1, 9)]
@@ -63,6 +64,40 @@ def test_a_result_that_cannot_be_gone_on_with_starts_anew(file_stage: Stage, var
     assert found.result is not None
     assert (found.result.validated, found.result.problems) == (True, ())
     assert [entry["status"] for entry in file_stage.wire("result", found)] == [200, 200]
+    assert files(file_stage) == [f"{found.operation_id}.csv"]
+
+
+def test_a_result_that_breaks_off_is_gone_on_with_by_a_later_attempt(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came stays on the disk when the attempt ends; the next one asks for the rest of exactly the same thing."""
+    monkeypatch.setattr(fetching, "MOST_RESUMES", 0)
+    found = ended(stage, "breaking", "resumes")
+    assert (found.state, found.attempts.collect) == (State.SUCCEEDED, 2)
+    assert found.result is not None
+    assert (found.result.validated, found.result.problems) == (True, ())
+    first, second = stage.wire("result", found)
+    assert (first["status"], second["status"]) == (200, 206)
+    assert second["headers"]["range"].startswith("bytes=")
+    assert second["headers"]["if-range"].startswith('"')
+    assert files(stage) == [f"{found.operation_id}.csv"]
+    stage.honest()
+
+
+def test_a_half_that_was_changed_on_the_disk_is_not_gone_on_with(
+    file_stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash is looked at again; what does not fit is thrown away, and the whole is fetched."""
+    monkeypatch.setattr(fetching, "MOST_RESUMES", 0)
+    operation = file_stage.submit("breaking", "resumes")
+    file_stage.until(operation, lambda op: op.attempts.collect == 1)
+    (half,) = (file_stage.folder / "results").rglob("*.part")
+    half.write_bytes(half.read_bytes().replace(b"row", b"raw"))
+    file_stage.run()
+    found = file_stage.show(operation)
+    assert found.state is State.SUCCEEDED
+    assert [entry["status"] for entry in file_stage.wire("result", found)] == [200, 200]
+    assert "range" not in file_stage.wire("result", found)[1]["headers"]
     assert files(file_stage) == [f"{found.operation_id}.csv"]
 
 

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Final
 
+from opledger.edges.marks import lock
 from opledger.edges.private import FILE, make_folder, open_file, sync_folder
 from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UsageError
 
@@ -156,10 +157,24 @@ class Partial:
         self._file: BinaryIO | None = None
         self._path: Path | None = None
 
+    @classmethod
+    def again(cls, path: Path, file: BinaryIO) -> Partial:
+        """Go on with a file that was left; it is open, and locked."""
+        partial = cls(path.parent)
+        partial._path, partial._file = path, file
+        return partial
+
     def write(self, data: bytes) -> None:
         """Append bytes."""
         with _storage(self._folder):
             self._opened().write(data)
+
+    def flush(self) -> Path:
+        """Hand everything to the system, so that it outlives this process; return the path."""
+        with _storage(self._folder):
+            self._opened().flush()
+        assert self._path is not None
+        return self._path
 
     def close(self) -> Path:
         """End the file and return its path; it is there even if nothing was written."""
@@ -183,6 +198,8 @@ class Partial:
             self._path = Path(name)
             os.fchmod(number, FILE)  # a umask can take bits of our own away
             self._file = os.fdopen(number, "wb")
+            with suppress(OSError):  # a file system without locks: then nobody goes on with what is left there
+                lock(number)
         return self._file
 
 
@@ -271,17 +288,7 @@ def copy_out(pieces: Iterable[bytes], path: Path) -> None:
     not what was named. Raises StoreUnavailable where the disk refuses, and whatever `pieces` raises; nothing is left.
     """
     check_target(path)
-    partial = Partial(path.parent)
-    try:
-        for piece in pieces:
-            partial.write(piece)
-        with _storage(path.parent):
-            written = partial.close()
-            _make_durable(written)
-            written.replace(path)  # a link that has come there meanwhile is replaced, and not followed
-            sync_folder(path.parent)
-    finally:
-        partial.discard()
+    _write_whole(pieces, path)
 
 
 def check_target(path: Path) -> None:
@@ -321,13 +328,18 @@ def atomic_write(path: Path, data: bytes) -> None:
 
     Raises StoreUnavailable where the disk refuses; the old content then stands.
     """
+    _write_whole([data], path)
+
+
+def _write_whole(pieces: Iterable[bytes], path: Path) -> None:
     partial = Partial(path.parent)
     try:
-        partial.write(data)
+        for piece in pieces:
+            partial.write(piece)
         with _storage(path.parent):
             written = partial.close()
             _make_durable(written)
-            written.replace(path)
+            written.replace(path)  # a link that has come there meanwhile is replaced, and not followed
             sync_folder(path.parent)
     finally:
         partial.discard()

@@ -27,6 +27,7 @@ from opledger.edges import addresses, credentials
 from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
 from opledger.edges.clock import Clock
 from opledger.edges.failures import NotSent, Trail, words
+from opledger.edges.marks import Marks
 from opledger.edges.secrets import SecretResolver
 from opledger.edges.streams import Interrupted, Rest, Stream
 from opledger.errors import ConfigWrong, SecretWrong
@@ -117,6 +118,7 @@ class Http:
         on_head: Callable[[Mapping[str, str]], None] | None = None,
         stall: timedelta = STALL,
         rest: Rest | None = None,
+        marks: Marks | None = None,
     ) -> Download | Answer | Failure:
         """Send a read once and stream what it brings to a new file in `folder`.
 
@@ -128,19 +130,23 @@ class Http:
         Where a transfer breaks off and the server can send the rest of exactly the same thing, the Failure is an
         Interrupted, and what came so far is in its `rest`: the caller hands that to the next download, which asks for
         what is missing and tells `on_chunk` of nothing twice, or discards it. A server that then sends the whole starts
-        anew: `on_head` tells. After every other Failure, an Answer, an error or a cancellation no file is left.
+        anew: `on_head` tells. After every other Failure, an Answer, an error or a cancellation no file is left, unless
+        there are `marks`: then what may be gone on with later stays, for whoever finds it by its mark.
 
         Raises as `send` does, and StoreUnavailable where the file cannot be written.
         """
         trail = Trail(request)
-        stream = Stream(folder, on_chunk, on_head, rest)
+        stream = Stream(folder, on_chunk, on_head, rest, marks)
         try:
             outcome = await self._bounded(trail, self._download(trail, stream, stall))
+        except asyncio.CancelledError:
+            await stream.leave()
+            raise
         except BaseException:
             await stream.discard()
             raise
         if not isinstance(outcome, Download | Interrupted):
-            await stream.discard()
+            await stream.leave(outcome)
         return outcome
 
     async def _bounded(self, trail: Trail, work: Awaitable[T]) -> T | Failure:
@@ -165,10 +171,13 @@ class Http:
     async def _download(self, trail: Trail, stream: Stream, stall: timedelta) -> Download | Answer | Failure:
         try:
             return await self._streamed(trail, stream, stall)
+        except Unusable:
+            await stream.discard()  # too large, damaged, or not the rest of what is here
+            raise
         except _BROKEN as error:
             if not stream.started:
                 raise
-            return stream.interrupted(trail.failure(words(error)))
+            return await stream.interrupted(trail.failure(words(error)))
 
     async def _streamed(self, trail: Trail, stream: Stream, stall: timedelta) -> Download | Answer | Failure:
         request, rest = trail.request, stream.rest
@@ -187,7 +196,7 @@ class Http:
                     await stream.take(piece)
             unpacker.finish()
             if stream.falls_short:
-                return stream.interrupted(trail.failure("the server sent less than the rest"))
+                return await stream.interrupted(trail.failure("the server sent less than the rest"))
             return await stream.finish(self._clock.now())
 
     async def _whole(self, trail: Trail, response: httpx.Response, limit: int) -> Answer:

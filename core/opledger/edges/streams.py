@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
+from opledger.edges import marks as marking
 from opledger.edges.files import Partial
-from opledger.rules.calls import Download, Failure
+from opledger.edges.marks import Found, Marks
+from opledger.errors import StoreUnavailable
+from opledger.rules.calls import Answer, Download, Failure
 
 BATCH: Final = 256 * 1024
 """How many bytes are written and checked in one step. A result that is smaller costs one step."""
 
 _RANGE: Final = re.compile(r"\s*bytes\s+([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)\s*", re.IGNORECASE)
 _STRONG: Final = re.compile(r'"[!-~\x80-\xff]*"')
+
+_NOT_NOW: Final = frozenset({401, 403, 408, 425, 429})
+"""Statuses that say nothing of the thing itself: later, or under a fresh address, the rest may be had."""
 
 T = TypeVar("T")
 
@@ -31,6 +38,24 @@ class Sink:
         self._on_chunk = on_chunk
         self._pieces: list[bytes] = []
         self._size = 0
+        self._written = 0
+        self._marked = 0
+        self._mark: Callable[[Path, int], None] | None = None
+        self._marks: Marks | None = None
+
+    @classmethod
+    def again(cls, found: Found, on_chunk: Callable[[bytes], None], marks: Marks) -> Sink:
+        """Go on behind what was found; `on_chunk` has been told of it."""
+        sink = cls(found.path.parent, on_chunk)
+        sink._partial = Partial.again(found.path, found.file)
+        sink._written = sink._marked = found.received
+        sink.mark_with(marks, found.status, found.headers)
+        return sink
+
+    def mark_with(self, marks: Marks, status: int, headers: Mapping[str, str]) -> None:
+        """From now on, mark how far the file is, for whoever goes on with it after us."""
+        self._marks = marks
+        self._mark = lambda path, received: marks.note(path, received, status, headers)
 
     async def take(self, piece: bytes) -> None:
         """Take the next piece. Raises what `on_chunk` raises, and StoreUnavailable where the disk refuses."""
@@ -45,17 +70,53 @@ class Sink:
 
     async def discard(self) -> None:
         """Remove the file."""
-        await in_thread(self._partial.discard)
+        await in_thread(self.drop)
+
+    async def mark(self) -> None:
+        """Bring to the file what is here, and mark how far it is. Raises as `take` does."""
+        await in_thread(self._write_and_mark)
+
+    async def leave(self) -> None:
+        """Leave the file to whoever goes on with it; where nobody could, remove it."""
+        await in_thread(self._leave)
 
     def _write(self) -> None:
         data, self._pieces, self._size = b"".join(self._pieces), [], 0
         if data:
             self._partial.write(data)
             self._on_chunk(data)
+            self._written += len(data)
+            if self._mark is not None and self._written - self._marked >= marking.MARK_EVERY:
+                self._note(self._mark)
+
+    def _write_and_mark(self) -> None:
+        self._write()
+        if self._mark is not None and self._written:
+            self._note(self._mark)
+
+    def _note(self, mark: Callable[[Path, int], None]) -> None:
+        mark(self._partial.flush(), self._written)
+        self._marked = self._written
 
     def _end(self) -> Path:
         self._write()
+        if self._marks is not None:
+            self._marks.forget()  # first: a whole file is somebody's who moves it, and nobody may shorten it again
         return self._partial.close()
+
+    def drop(self) -> None:
+        """Remove the file and its mark, at once."""
+        if self._marks is not None:
+            self._marks.forget()
+        self._partial.discard()
+
+    def _leave(self) -> None:
+        with suppress(StoreUnavailable):  # the disk is full, for one; then the room is worth more than what came
+            self._write_and_mark()
+            if self._marked:
+                self._partial.close()
+                return
+        self.drop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +140,8 @@ class Rest:
         validator = _validator(headers)
         if status != 200 or packed or received < 1 or validator is None or "bytes" not in units:
             return None
-        return cls(sink, status, headers, received, validator)
+        rest = cls(sink, status, headers, received, validator)
+        return rest if rest.total is None or received < rest.total else None
 
     @property
     def total(self) -> int | None:
@@ -124,8 +186,10 @@ class Stream:
         on_chunk: Callable[[bytes], None],
         on_head: Callable[[Mapping[str, str]], None] | None,
         rest: Rest | None,
+        marks: Marks | None = None,
     ) -> None:
         self.rest = rest
+        self._marks = marks
         self._folder, self._on_chunk, self._on_head = folder, on_chunk, on_head
         self._sink = None if rest is None else rest.sink
         self._status = 200 if rest is None else rest.status
@@ -139,6 +203,8 @@ class Stream:
         if self._on_head is not None:
             self._on_head(headers)
         self._sink = Sink(self._folder, self._on_chunk)
+        if self._marks is not None and Rest.of(self._sink, status, headers, 1) is not None:
+            self._sink.mark_with(self._marks, status, headers)
 
     async def take(self, piece: bytes) -> None:
         """Take the next piece."""
@@ -156,12 +222,13 @@ class Stream:
         """True where a rest came to its end, and the whole is still not here."""
         return self.rest is not None and self.rest.total is not None and self.received < self.rest.total
 
-    def interrupted(self, failure: Failure) -> Failure:
-        """Return what is to be known of a transfer that broke off."""
+    async def interrupted(self, failure: Failure) -> Failure:
+        """Return what is to be known of a transfer that broke off. Raises as `take` does."""
         assert self._sink is not None
         rest = Rest.of(self._sink, self._status, self._headers, self.received)
         if rest is None:
             return failure
+        await self._sink.mark()
         return Interrupted(failure.fate, failure.why, failure.status, failure.too_large, rest)
 
     async def finish(self, at: datetime) -> Download:
@@ -172,8 +239,19 @@ class Stream:
 
     async def discard(self) -> None:
         """Remove what is here."""
-        if self._sink is not None:
-            await self._sink.discard()
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            await sink.discard()
+
+    async def leave(self, outcome: Answer | Failure | None = None) -> None:
+        """Leave what is here to a later attempt, unless the outcome says that it is of no use any more."""
+        sink, self._sink = self._sink, None
+        if sink is None:
+            return
+        if isinstance(outcome, Answer) and outcome.status < 500 and outcome.status not in _NOT_NOW:
+            await sink.discard()
+        else:
+            await sink.leave()
 
 
 def _validator(headers: Mapping[str, str]) -> str | None:

@@ -91,6 +91,10 @@ class Checker:
             self._digest.update(chunk)
         self._records.feed(chunk)
 
+    def so_far(self) -> str:
+        """Return the SHA-256 of what was fed until now."""
+        return self._sha256.hexdigest()
+
     def finish(self) -> Verdict:
         """Say what was found. Call it once, after the last byte."""
         self._records.finish()

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from opledger.edges.clock import new_id
-from opledger.edges.streams import Interrupted, Rest
+from opledger.edges.marks import Label, Marks
+from opledger.edges.streams import Interrupted, Rest, Sink, in_thread
 from opledger.errors import Refused
 from opledger.rules import answers, partial, requests
 from opledger.rules import evidence as e
@@ -41,6 +43,7 @@ PAUSE: Final = 0.5
 """Seconds after one that brought nothing."""
 
 Outcome = Download | Answer | Failure
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,18 @@ class _Way:
         self.checkers[-1][0].feed(chunk)
         self.shown.add(len(chunk))
 
+    def marks(self) -> Marks | None:
+        """Return what makes a transfer last beyond this attempt; None where it may be tried only once."""
+        if self.attempt.single_use:
+            return None
+        op = self.attempt.drive.op
+        name = "" if self.also is None else self.also.name
+        label = Label(op.operation_id, name, op.remote_job_id, self.request.url)
+        return Marks(self.attempt.folder, label, self._so_far)
+
+    def _so_far(self) -> str:
+        return self.checkers[-1][0].so_far()
+
 
 async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetched | None:
     """Fetch one file. Returns None, once that is recorded, where the attempt ends without it."""
@@ -124,6 +139,8 @@ async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetche
     way = _Way(attempt, also, request, clock.monotonic() + request.timeout.total_seconds(), shown)
     try:
         while True:
+            if way.rest is None:
+                way.rest = await _left_over(way)
             call_id = await _call_id(way)
             outcome = await _transfer(way)
             if await _goes_on(way, outcome, call_id):
@@ -137,7 +154,7 @@ async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetche
             return None
     finally:
         if way.rest is not None:
-            await way.rest.sink.discard()
+            await way.rest.sink.leave()
         await asyncio.to_thread(shown.end)
 
 
@@ -149,6 +166,58 @@ async def _call_id(way: _Way) -> str:
     return call_id
 
 
+async def _left_over(way: _Way) -> Rest | None:
+    """Return what an earlier attempt left of this transfer, maybe that of a worker that died. It is looked at anew."""
+    marks, unwanted = way.marks(), threading.Event()
+    found = None if marks is None else await in_thread(marks.find)
+    if marks is None or found is None:
+        return None
+    way.begin(found.headers)
+    sink = Sink.again(found, way.feed, marks)
+    rest = Rest.of(sink, found.status, found.headers, found.received)
+
+    def look() -> bool:
+        for piece in found.pieces():
+            if unwanted.is_set():
+                return False
+            way.feed(piece)
+        return way.checkers[-1][0].so_far() == found.sha256
+
+    try:
+        await way.attempt.drive.fresh_lease()
+        right = rest is not None and await _under_lease(way, in_thread(look), unwanted)
+    except BaseException:
+        found.file.close()  # it stays for the next one
+        raise
+    if rest is None or not right:
+        await sink.discard()
+        return None
+    way.received = rest.received
+    log.info("%s: %d bytes are here from before", way.attempt.drive.op.operation_id, rest.received)
+    return rest
+
+
+async def _under_lease(way: _Way, work: Coroutine[Any, Any, T], unwanted: threading.Event | None = None) -> T:
+    """Do something that may take long, renewing the lease while it lasts. Raises Dropped where that is lost."""
+    keeper = asyncio.ensure_future(keep_lease(way.attempt.drive))
+    doing = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({keeper, doing}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            if unwanted is not None:
+                unwanted.set()
+            doing.cancel()
+            await asyncio.wait({doing})
+            await keeper  # raises Dropped: the lease went meanwhile
+        return doing.result()
+    finally:
+        if unwanted is not None:
+            unwanted.set()
+        keeper.cancel()
+        doing.cancel()
+        await asyncio.gather(keeper, doing, return_exceptions=True)
+
+
 async def _transfer(way: _Way) -> Outcome:
     """Stream to a temporary file, renewing the lease while it lasts."""
     drive, rest = way.attempt.drive, way.rest
@@ -156,21 +225,10 @@ async def _transfer(way: _Way) -> Outcome:
     left = max(way.ends - drive.shop.clock.monotonic(), 0.001)
     request = replace(way.request, timeout=min(way.request.timeout, timedelta(seconds=left)))
     way.rest = None  # from here on the transfer owns it
-    keeper = asyncio.ensure_future(keep_lease(drive))
-    transfer = asyncio.ensure_future(
-        drive.shop.http.download(request, way.attempt.folder, way.feed, on_head=way.begin, rest=rest)
+    transfer = drive.shop.http.download(
+        request, way.attempt.folder, way.feed, on_head=way.begin, rest=rest, marks=way.marks()
     )
-    try:
-        await asyncio.wait({keeper, transfer}, return_when=asyncio.FIRST_COMPLETED)
-        if not transfer.done():
-            transfer.cancel()
-            await asyncio.wait({transfer})
-            await keeper  # raises Dropped: the lease went while the transfer ran
-        return transfer.result()
-    finally:
-        keeper.cancel()
-        transfer.cancel()
-        await asyncio.gather(keeper, transfer, return_exceptions=True)
+    return await _under_lease(way, transfer)
 
 
 async def _goes_on(way: _Way, outcome: Outcome, call_id: str) -> bool:
