@@ -84,8 +84,8 @@ def _secrets(settings: Settings, ledger: Ledger) -> Iterable[Check]:
             continue
         needed = used.get(file.name, 0) > 0 or not file.shipped
         hooks = () if file.contract.webhook is None else file.contract.webhook.secrets
-        references = [file.contract.auth.secret, *file.contract.secrets.values(), *hooks]
-        for reference in dict.fromkeys(one for one in references if one is not None):
+        references = [*file.contract.auth.references, *file.contract.secrets.values(), *hooks]
+        for reference in dict.fromkeys(references):
             try:
                 resolver.resolve(reference)
                 good += 1

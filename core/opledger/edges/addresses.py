@@ -9,11 +9,16 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from contextvars import ContextVar
 from typing import Final, Literal
 
 Kind = Literal["public", "private", "link_local", "loopback"]
 
 PUBLIC: Final[frozenset[Kind]] = frozenset({"public"})
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
+PERMITTED: ContextVar[frozenset[Kind]] = ContextVar("permitted", default=PUBLIC)
+"""Where the request of this task may lead."""
 
 
 class AddressRefused(OSError):
@@ -27,12 +32,20 @@ def kind_of(address: str) -> Kind:
     """Say where an IP address is. IPv4 inside IPv6 counts as what it is. Raises ValueError for anything else."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ip.sixtofour or ip
+        ip = ip.ipv4_mapped or ip.sixtofour or _translated(ip) or ip
     if ip.is_loopback or ip.is_unspecified:
         return "loopback"
     if ip.is_link_local:
         return "link_local"
     return "public" if ip.is_global and not ip.is_multicast else "private"
+
+
+def _translated(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address that a gateway takes out of this one: NAT64 (RFC 6052), and what is IPv4-compatible."""
+    number = int(ip)
+    if ip in _NAT64 or (number >> 32 == 0 and number > 1):
+        return ipaddress.IPv4Address(number & 0xFFFFFFFF)
+    return None
 
 
 def literal(host: str) -> Kind | None:

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from opledger.errors import ConfigWrong
 from opledger.rules.calls import Request
+from opledger.rules.contract import Auth
 
-Resolve = Callable[[str], Awaitable[str]]
 Headers = dict[str, tuple[str, str]]  #: lower-case name -> (name as written, value)
+
+
+class Purse(Protocol):
+    """Where secrets come from for one request."""
+
+    async def secret(self, reference: str) -> str:
+        """Return what a reference stands for. Raises ConfigWrong."""
+
+    async def access_token(self, auth: Auth, origin: str) -> str:
+        """Return an access token for the contract's origin. Raises ConfigWrong, and NotSent where none can be had."""
+
 
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE: Final = re.compile(r"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?")  # RFC 9110 §5.5
@@ -44,18 +54,25 @@ def plain_headers(request: Request, *, own: bool) -> Headers:
     return headers
 
 
-async def dress(request: Request, headers: Headers, resolve: Resolve) -> tuple[Headers, str]:
-    """Put secrets and credentials into a request to its own origin; return its headers and URL. Raises ConfigWrong."""
+async def dress(request: Request, headers: Headers, purse: Purse) -> tuple[Headers, str]:
+    """Put secrets and credentials into a request to its own origin; return its headers and URL.
+
+    Raises as `Purse` does.
+    """
     dressed: Headers = {}
     url = request.url
     for key, (name, value) in headers.items():
-        dressed[key] = (name, await _with_secrets(request, name, value, resolve))
+        dressed[key] = (name, await _with_secrets(request, name, value, purse))
     auth = request.auth
     if auth.kind == "none":
         return dressed, url
     if auth.secret is None:
         raise ConfigWrong(f"the credentials of kind {auth.kind} name no secret; correct the contract")
-    secret = await resolve(auth.secret)
+    if auth.kind == "oauth2_client_credentials":
+        token = await purse.access_token(auth, request.origin)
+        dressed["authorization"] = ("Authorization", f"Bearer {token}")
+        return dressed, url
+    secret = await purse.secret(auth.secret)
     if auth.kind == "bearer":
         dressed["authorization"] = ("Authorization", f"Bearer {secret}")
     elif auth.kind == "basic":
@@ -79,13 +96,13 @@ def _pair(username: str | None, secret: str) -> str:
     return secret if ":" in secret else f"{secret}:"
 
 
-async def _with_secrets(request: Request, header: str, value: str, resolve: Resolve) -> str:
+async def _with_secrets(request: Request, header: str, value: str, purse: Purse) -> str:
     parts = _SECRET.split(value)  # text, name, text, name, text …
     for index in range(1, len(parts), 2):
         reference = (request.secrets or {}).get(parts[index])
         if reference is None:
             raise ConfigWrong(f"the header {header} uses a secret {parts[index]!r} that the contract does not name")
-        parts[index] = await resolve(reference)
+        parts[index] = await purse.secret(reference)
     return "".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
 from opledger.rules.calls import Failure, Fate, Request
@@ -23,8 +23,13 @@ class Trail:
     connecting (TCP, then TLS) and of nothing after it. An event that is not known counts as "bytes may have left".
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, guest_of: str | None = None) -> None:
+        """`guest_of`: the origin that decides where this request may lead, though it goes to an origin of its own."""
         self.request = request
+        self.guest_of = guest_of
+        #: Tells, once the credentials were refused, whether there are others now; within the time given (loop time).
+        self.renewed: Callable[[float | None], Awaitable[bool]] | None = None
+        self.ends: float | None = None
         self.handed_over = False
         self.status: int | None = None
         self._connecting = False

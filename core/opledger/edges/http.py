@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
-from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,10 +25,11 @@ from opledger.edges import addresses, credentials
 from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
 from opledger.edges.clock import Clock
 from opledger.edges.failures import NotSent, Trail, words
+from opledger.edges.keys import Keys
 from opledger.edges.marks import Marks
+from opledger.edges.masking import LOGGERS, Mask
 from opledger.edges.secrets import SecretResolver
 from opledger.edges.streams import Interrupted, Rest, Stream
-from opledger.errors import ConfigWrong, SecretWrong
 from opledger.rules.calls import MAX_ANSWER, Answer, Download, Failure, Request, origin_of
 from opledger.rules.redact import Redactor
 
@@ -39,12 +38,6 @@ STALL: Final = timedelta(seconds=30)
 
 _WHOLE: Final = frozenset({200, 201, 203})
 _BROKEN: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, UnicodeError)
-_LOGGERS: Final = (
-    *("httpx", "httpcore", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy"),
-    *("aiohttp", "aiohttp.client", "aiohttp.internal", "httpx_aiohttp"),
-)
-_QUERY: Final = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
-_PERMITTED: ContextVar[frozenset[addresses.Kind]] = ContextVar("permitted", default=addresses.PUBLIC)
 
 T = TypeVar("T")
 
@@ -74,7 +67,7 @@ class Http:
         self._clock = clock
         self._secrets = secrets
         self._most = max_connections
-        self._resolving: dict[str, asyncio.Lock] = {}
+        self._keys = Keys(clock, secrets, self._ask_for_token)
         self._slots = asyncio.Semaphore(max_connections)
         self._tls = tls or httpx.create_ssl_context()
         self._effects = httpx.AsyncHTTPTransport(
@@ -87,15 +80,16 @@ class Http:
         self._abroad = httpx_aiohttp.AiohttpTransport(verify=self._tls, trust_env=False, client=self._session_abroad)
         self._known: tuple[str, ...] = ()
         self._scrub = Redactor(())
-        self._mask = _Mask(secrets)
-        for name in _LOGGERS:
+        self._mask = Mask(secrets)
+        for name in LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
             logging.getLogger(name).addFilter(self._mask)
 
     async def aclose(self) -> None:
         """Close all connections. What is under way fails."""
-        for name in _LOGGERS:
+        for name in LOGGERS:
             logging.getLogger(name).removeFilter(self._mask)
+        await self._keys.aclose()
         await self._reads.aclose()
         await self._abroad.aclose()
         await self._effects.aclose()
@@ -153,7 +147,8 @@ class Http:
         """Hold everything under one deadline, since httpx has none (F7), and put failures into our own words."""
         limit = trail.request.timeout.total_seconds()
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit) as bound:
+                trail.ends = bound.when()
                 return await work
         except TimeoutError:
             return trail.failure(f"no whole answer within {limit:g} s")
@@ -210,11 +205,15 @@ class Http:
             async for data in _chunks(response):
                 pieces.extend(unpacker.feed(data))
             unpacker.finish()
+        body, at = b"".join(pieces), self._clock.now()
+        if trail.guest_of is not None:
+            # A token endpoint may give the token that we have: masked, it could not be used. Nobody else reads this.
+            return Answer(response.status_code, headers, body, at, trail.request.url)
         # An answer that repeats our credentials is scrubbed before anybody reads a word out of it (I24).
         scrub = self._scrubber()
         headers = {name: scrub.hide_text(value) for name, value in headers.items()}
-        body = scrub.hide_bytes(b"".join(pieces))
-        return Answer(response.status_code, headers, body, self._clock.now(), trail.request.url)
+        renewed = response.status_code == 401 and trail.renewed is not None and await trail.renewed(trail.ends)
+        return Answer(response.status_code, headers, scrub.hide_bytes(body), at, trail.request.url, renewed=renewed)
 
     def _scrubber(self) -> Redactor:
         known = self._secrets.known()
@@ -232,8 +231,8 @@ class Http:
         outgoing = await self._outgoing(trail, silence, adds or {}, own=own)
         async with self._slots if request.effectful else nullcontext():
             transport: httpx.AsyncBaseTransport = self._effects if request.effectful else self._reads
-            if not own:
-                await self._look_abroad(request)
+            if not own or trail.guest_of is not None:
+                await self._look_abroad(request, trail.guest_of or request.origin)
                 transport = self._abroad
             trail.handed_over = True
             try:
@@ -254,7 +253,9 @@ class Http:
         request = trail.request
         headers, url = credentials.plain_headers(request, own=own), request.url
         if own:
-            headers, url = await credentials.dress(request, headers, self._secret)
+            purse = self._keys.purse()
+            headers, url = await credentials.dress(request, headers, purse)
+            trail.renewed = purse.renewed
         headers.setdefault("user-agent", ("User-Agent", f"opledger/{__version__}"))
         headers.setdefault("accept", ("Accept", "*/*"))
         headers["accept-encoding"] = ("Accept-Encoding", "identity")  # F8: what is not packed cannot be a bomb
@@ -278,32 +279,27 @@ class Http:
             },
         )
 
-    async def _secret(self, reference: str) -> str:
-        """Resolve a secret outside of the event loop, each only once at a time: a command may take seconds."""
-        value = self._secrets.cached(reference)
-        if value is None:
-            async with self._resolving.setdefault(reference, asyncio.Lock()):
-                value = self._secrets.cached(reference)
-                if value is None:
-                    try:
-                        value = await asyncio.to_thread(self._secrets.resolve, reference)
-                    except ConfigWrong as error:
-                        raise SecretWrong(error.message) from error
-        return value
+    async def _ask_for_token(self, request: Request, base: str) -> Answer | Failure:
+        """Send the form of a token request to its own endpoint.
 
-    async def _look_abroad(self, request: Request) -> None:
+        Where that lies is checked as for a URL of an answer: a base URL outside does not lead a secret inside.
+        """
+        trail = Trail(request, guest_of=base)
+        return await self._bounded(trail, self._send(trail))
+
+    async def _look_abroad(self, request: Request, origin: str) -> None:
         """Check where a foreign URL leads, as far as the URL tells; names are checked when they are resolved.
 
         Only public addresses, unless the own origin is itself in a local network.
         """
         if request.effectful:
             raise NotSent("a call that changes something goes only to the contract's own origin")
-        base = urlsplit(request.origin)
+        base = urlsplit(origin)
         permitted = addresses.PUBLIC
         if base.hostname:
             with suppress(OSError):  # an origin that cannot be resolved is nowhere near us
                 permitted = addresses.permitted(await addresses.kinds(base.hostname, base.port or 443))
-        _PERMITTED.set(permitted)
+        addresses.PERMITTED.set(permitted)
         if (addresses.literal(urlsplit(request.url).hostname or "") or "public") not in permitted:
             raise addresses.AddressRefused
 
@@ -366,28 +362,9 @@ class _Guard(aiohttp.abc.AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[aiohttp.abc.ResolveResult]:
         found = await self._system.resolve(host, port, family)
-        if not {addresses.kind_of(entry["host"]) for entry in found} <= _PERMITTED.get():
+        if not {addresses.kind_of(entry["host"]) for entry in found} <= addresses.PERMITTED.get():
             raise addresses.AddressRefused
         return found
 
     async def close(self) -> None:
         await self._system.close()
-
-
-class _Mask(logging.Filter):
-    """Takes secrets, and the queries of URLs, out of what the HTTP libraries log (F6)."""
-
-    def __init__(self, secrets: SecretResolver) -> None:
-        super().__init__()
-        self._secrets = secrets
-        self._known: tuple[str, ...] = ()
-        self._redactor = Redactor(())
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the record; a traceback is left out, since its last line is the exception's own text."""
-        known = self._secrets.known()
-        if known != self._known:
-            self._known, self._redactor = known, Redactor(known)
-        text = _QUERY.sub(r"\1?…", self._redactor.mask_text(record.getMessage()))
-        record.msg, record.args, record.exc_info, record.exc_text = text, (), None, None
-        return True

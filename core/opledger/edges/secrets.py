@@ -6,7 +6,7 @@ import os
 import shlex
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,8 @@ COMMAND_TIMEOUT: Final = 10.0
 MAX_SECRET: Final = 64 * 1024
 REMEMBERED: Final = 1000
 """How many values, old ones too, stay known so that they can be masked."""
+LEARNED: Final = 6
+"""How many values of one source that are no reference's do."""
 
 _KINDS: Final = "env:NAME, file:PATH, keyring:service/user or command:PROGRAM"
 
@@ -34,7 +36,9 @@ class SecretResolver:
         self._environ = environ
         self._clock = clock or SystemClock()
         self._fresh: dict[str, tuple[float, str]] = {}
+        self._times: dict[str, int] = {}
         self._known: dict[str, None] = {}
+        self._learned: dict[Hashable, tuple[str, ...]] = {}
         self._hidden: set[str] = set()
 
     def resolve(self, reference: str) -> str:
@@ -65,6 +69,7 @@ class SecretResolver:
         if any(ord(char) < 0x20 or ord(char) == 0x7F for char in value):
             raise ConfigWrong(f"the secret {name} has a line break or another control character in it")
         self._fresh[reference] = (self._clock.monotonic(), value)
+        self._times[reference] = self.times(reference) + 1
         self._remember(value)
         return value
 
@@ -75,9 +80,26 @@ class SecretResolver:
             return None
         return found[1]
 
+    def times(self, reference: str) -> int:
+        """Return how many times a value was resolved. Where that is more than it was, the value may be a newer one."""
+        return self._times.get(reference, 0)
+
+    def forget(self, reference: str, times: int) -> None:
+        """Resolve the value anew next time, unless that was done since it had this number."""
+        if self.times(reference) == times:
+            self._fresh.pop(reference, None)
+
+    def learn(self, source: Hashable, *values: str) -> None:
+        """Know values that are no reference's, access tokens for one, so that they are masked.
+
+        Of one source the latest `LEARNED` stay known: what is replaced every few minutes must not fill the memory.
+        """
+        before = [value for value in self._learned.get(source, ()) if value not in values]
+        self._learned[source] = (*before, *values)[-LEARNED:]
+
     def known(self) -> tuple[str, ...]:
-        """Return every value seen so far, the latest last."""
-        return tuple(self._known)
+        """Return every value seen so far."""
+        return (*self._known, *(value for values in tuple(self._learned.values()) for value in values))
 
     def hide(self, references: Iterable[str]) -> None:
         """Keep the variables of these ``env:`` references out of the environment of every ``command:``."""

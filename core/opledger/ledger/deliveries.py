@@ -141,8 +141,7 @@ class Doors:
 
 def _references(contract: Contract) -> Iterator[str]:
     yield from contract.secrets.values()
-    if contract.auth.secret is not None:
-        yield contract.auth.secret
+    yield from contract.auth.references
     if contract.webhook is not None:
         yield from contract.webhook.secrets
 

@@ -26,6 +26,7 @@ from opledger.rules.pages import (
     open_page,
     reads_status,
     redirect_note,
+    refusal,
     short,
     text_id,
     throttled,
@@ -85,10 +86,11 @@ def read_create(
         return Reading(e.Throttled(**facts, action=Action.CREATE, why=why, retry_at=retry_at))
     status = outcome.status
     if status in CREDENTIALS and status not in contract.create.refused:
-        why = f"the provider refused our credentials (status {status})"
+        why, pauses = refusal(outcome)
         if resend:
-            return Reading(_lost(why, facts, resend=resend), credentials=True)
-        return Reading(e.Throttled(**facts, action=Action.CREATE, why=why), credentials=True)
+            again = outcome.answered_at if outcome.renewed else None
+            return Reading(_lost(why, facts, resend=resend, retry_at=again), credentials=pauses)
+        return Reading(e.Throttled(**facts, action=Action.CREATE, why=why), credentials=pauses)
     if status in contract.create.refused and status not in contract.create.success:
         return Reading(_refused(page, facts, _error_text(page), resend=resend))
     if status in contract.create.success:
@@ -267,7 +269,8 @@ def _failed_read(page: Page, op: Operation, now: datetime) -> tuple[str, str, bo
             return f"not yet visible (status {status})", "not_visible_yet", False
         return "the provider no longer finds the job (status 404)", "gone", False
     if status in CREDENTIALS:
-        return f"the provider refused our credentials (status {status})", "credentials", True
+        why, pauses = refusal(page.answer)
+        return why, "credentials", pauses
     if not page.ok:
         return redirect_note(page), "read_failed", False
     if not page.is_json:
@@ -332,8 +335,10 @@ def read_cancel(
         retry_at, _ = wait_until(page)
         return Reading(e.Throttled(**facts, action=Action.CANCEL, why=f"throttled ({short(page)})", retry_at=retry_at))
     if status in CREDENTIALS:
-        why = f"the provider refused our credentials (status {status})"
-        return Reading(e.CancelAnswered(**facts, verdict="refused", why=why), credentials=True)
+        why, pauses = refusal(outcome)
+        if how.idempotent and not pauses:
+            return Reading(e.Throttled(**facts, action=Action.CANCEL, why=why))
+        return Reading(e.CancelAnswered(**facts, verdict="refused", why=why), credentials=pauses)
     if status in how.success:
         return Reading(e.CancelAnswered(**facts, verdict="accepted" if accepted else "refused", why=short(page)))
     if 400 <= status < 500:
@@ -365,7 +370,7 @@ def read_missing_result(
     page = open_page(outcome, contract, op)
     retry_at, hint = wait_until(page)
     status = outcome.status
-    credentials = status == 401
+    credentials = status == 401 and not outcome.renewed
     waits = (
         page.holds(result.not_ready_when) if result.not_ready_when is not None else status in (202, 404, 409, 425)
     ) or (page.ok and not outcome.body)

@@ -52,6 +52,8 @@ class Answer:
     body: bytes
     answered_at: datetime
     url: str = ""
+    renewed: bool = False
+    """It refused our credentials, and the edge has others by now: what asks again is not refused for the same ones."""
 
 
 @dataclass(frozen=True, slots=True)

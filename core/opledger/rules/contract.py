@@ -6,6 +6,7 @@ The values here are what `files.contract.parse` makes of a TOML file (see `contr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -15,7 +16,8 @@ from opledger.rules.model import Means
 from opledger.rules.schemas import Schema
 from opledger.rules.values import Condition, Pick, Template
 
-AuthKind = Literal["none", "bearer", "header", "basic", "query"]
+AuthKind = Literal["none", "bearer", "header", "basic", "query", "oauth2_client_credentials"]
+ClientAuth = Literal["basic", "post"]
 BodyKind = Literal["json", "form", "raw", "none"]
 Mechanism = Literal["none", "header", "query", "body", "client_id", "unique_name", "put_resource"]
 StrategyName = Literal["resend", "get", "list", "singleton"]
@@ -25,19 +27,44 @@ TimeUnit = Literal["s", "ms", "rfc3339"]
 WebhookScheme = Literal["standard", "hmac", "ed25519", "static_header"]
 TextCode = Literal["text", "hex", "base64"]
 
+REFERENCE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:.+|keyring:[^/]+/.+|command:.+", re.DOTALL)
+"""What a reference to a secret looks like."""
+
 KEPT: Final = timedelta(days=365)
 """How long a token is taken to be known where the provider knows it as long as it keeps the job's record."""
 
 
+def is_reference(text: str) -> bool:
+    """True for a text that says where a secret is."""
+    return REFERENCE.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """How a request proves who we are. `secret` is a reference (``env:NAME`` …), never a value."""
+    """How a request proves who we are. `secret` is a reference (``env:NAME`` …), never a value.
+
+    With ``oauth2_client_credentials`` (RFC 6749 §4.4) it is the client's secret; with it the HTTP edge fetches the
+    access tokens that the requests carry.
+    """
 
     kind: AuthKind = "none"
     secret: str | None = None
     name: str | None = None  #: header or query name
     prefix: str = ""
     username: str | None = None  #: for basic, when the secret is only the password
+    token_url: str | None = None  #: where access tokens are fetched
+    client_id: str | None = None  #: as it is, or a reference
+    client_auth: ClientAuth = "basic"  #: how the client names itself there (RFC 6749 §2.3.1): a header, or the form
+    scope: str | None = None
+    audience: str | None = None
+    margin: timedelta = timedelta(seconds=60)  #: a token is replaced so long before it expires
+    lifetime: timedelta = timedelta(minutes=5)  #: of a token whose answer does not say how long it lasts
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The secret references in here."""
+        found = (self.secret, self.client_id if self.client_id and is_reference(self.client_id) else None)
+        return tuple(reference for reference in found if reference is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +316,7 @@ class Contract:
     deadlines: Deadlines = Deadlines()
     limits: Limits = Limits()
     approval_required: bool = False
+    approval_signed: bool = False  #: an approval counts only with the approver's SSH signature
     safety: Safety = Safety()
 
     @property

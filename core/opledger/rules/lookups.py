@@ -23,6 +23,7 @@ from opledger.rules.pages import (
     moment_of,
     open_page,
     redirect_note,
+    refusal,
     text_id,
     throttled,
     wait_until,
@@ -74,8 +75,9 @@ def read_page(
         retry_at, hint = wait_until(page)
         return Reading(_inconclusive(strategy, f"throttled ({hint or outcome.status})", facts, retry_at))
     if outcome.status in CREDENTIALS:
-        why = f"the provider refused our credentials (status {outcome.status})"
-        return Reading(_inconclusive(strategy, why, facts), credentials=True)
+        why, pauses = refusal(outcome)
+        again = outcome.answered_at if outcome.renewed else None
+        return Reading(_inconclusive(strategy, why, facts, again), credentials=pauses)
     if strategy.strategy == "get" and outcome.status in (404, 410):
         search.facts = facts
         return page

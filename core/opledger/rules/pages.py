@@ -166,6 +166,15 @@ def throttled(page: Page) -> bool:
     return page.answer.status == 429 or page.holds(page.contract.limits.throttled_when)
 
 
+def refusal(answer: Answer) -> tuple[str, bool]:
+    """Say that our credentials were refused, and whether somebody must see to that.
+
+    Where the edge has others by now, an expired token's successor for one, nobody must: the next attempt takes those.
+    """
+    why = f"the provider refused our credentials (status {answer.status})"
+    return (f"{why}; the next attempt takes fresh ones", False) if answer.renewed else (why, True)
+
+
 def content_type(page: Page) -> str:
     """Return the answer's media type in small letters, without parameters; empty where none is named."""
     return page.answer.headers.get("content-type", "").partition(";")[0].strip().lower()

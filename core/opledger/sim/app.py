@@ -26,6 +26,7 @@ from opledger.sim.personalities import PERSONALITIES, draw, draw_variant
 from opledger.sim.protocol import Lines
 from opledger.sim.reading import Unreadable, read_order
 from opledger.sim.replies import Reply, error_reply, json_reply
+from opledger.sim.tokens import Issuer
 
 VISIBLE_AFTER: Final = 0.4  #: seconds until a hidden job shows up in the list
 UNKNOWN_JOB: Final = error_reply(404, "not_found", "No such job.")
@@ -53,7 +54,8 @@ class Sim:
         self.jobs = Jobs(settings.seed)
         self.holds = Holds()
         self.post = Post(lines, self.log, self.holds)
-        self.control = Control(self.jobs, self.log, self.holds, self.clock)
+        self.issuer = Issuer(settings.token, self.clock)
+        self.control = Control(self.jobs, self.log, self.holds, self.clock, self.issuer)
         self.hooks = Hooks(self.jobs, self.clock, self.post)
         jobs = "/{flavour}/jobs"
         job = jobs + "/{job_id}"
@@ -61,6 +63,7 @@ class Sim:
             routes=[
                 *self.control.routes(self.base_url, self.elsewhere),
                 *self.hooks.routes(),
+                Route("/oauth/token", self.token, methods=["POST"]),
                 Route(jobs, self.create, methods=["POST"]),
                 Route(jobs, self.list_jobs, methods=["GET"]),
                 Route("/singleton/current", self.current, methods=["GET"]),
@@ -93,7 +96,7 @@ class Sim:
         except Unreadable as error:
             return self._send(error_reply(400, "malformed", f"The body is not JSON: {error}"), None, entry)
         entry.update(token=order.token, client_ref=order.client_ref)
-        if not self._knows(request):
+        if not self._knows(request, entry):
             return self._send(self._who_are_you(), None, entry)
         if flavour.client_id and order.token is None:
             return self._send(error_reply(422, "id_missing", f"{flavour.token} is missing."), None, entry)
@@ -164,13 +167,24 @@ class Sim:
         wish = self.jobs.wishes[order.flavour.name, key] = Wish(key, name, variant)
         return wish
 
+    async def token(self, request: Request) -> Parcel:
+        """``POST /oauth/token``: an access token for the client that knows the secret."""
+        body = await request.body()
+        entry = self._note("token", request, body)
+        fault = self.control.next_fault("token")
+        if fault is not None and fault.before:
+            return self._send(error_reply(500, "internal", "Something broke."), fault, entry)
+        reply, entry["access"] = self.issuer.answer(request.headers, body)
+        entry["effect"] = "refused" if entry["access"] is None else "issued"
+        return self._send(reply, fault, entry)
+
     # --- reads and cancel -----------------------------------------------------------------------------------------
 
     async def status(self, request: Request) -> Parcel:
         """``GET /{flavour}/jobs/{id}``."""
         entry = self._note("status", request)
         job = self._job(request, entry)
-        if not self._knows(request):
+        if not self._knows(request, entry):
             return self._send(self._who_are_you(), None, entry)
         if job is None:
             return self._send(UNKNOWN_JOB, None, entry)
@@ -186,7 +200,7 @@ class Sim:
         """``DELETE /{flavour}/jobs/{id}``, or ``POST …/cancel``."""
         entry = self._note("cancel", request, await request.body())
         job = self._job(request, entry)
-        if not self._knows(request):
+        if not self._knows(request, entry):
             return self._send(self._who_are_you(), None, entry)
         if job is None:
             return self._send(UNKNOWN_JOB, None, entry)
@@ -212,7 +226,7 @@ class Sim:
         """``GET /{flavour}/jobs/{id}/result``, and ``…/errors`` of a batch."""
         entry = self._note("result", request)
         job = self._job(request, entry)
-        if not self._knows(request):
+        if not self._knows(request, entry):
             return self._send(self._who_are_you(), None, entry)
         if job is None:
             return self._send(UNKNOWN_JOB, None, entry)
@@ -243,7 +257,7 @@ class Sim:
         flavour = FLAVOURS.get(request.path_params["flavour"])
         if flavour is None or not flavour.lists:
             return self._send(UNKNOWN_JOB, None, entry)
-        if not self._knows(request):
+        if not self._knows(request, entry):
             return self._send(self._who_are_you(), None, entry)
         now = self.clock.monotonic()
         found = [
@@ -267,7 +281,7 @@ class Sim:
     async def current(self, request: Request) -> Parcel:
         """``GET /singleton/current``: the job that runs, or the one that ran last."""
         entry = self._note("list", request)
-        if not self._knows(request):
+        if not self._knows(request, entry):
             return self._send(self._who_are_you(), None, entry)
         job = self.jobs.latest("singleton")
         none = error_reply(404, "no_job", "No job has run yet.")
@@ -295,8 +309,10 @@ class Sim:
     def _send(self, reply: Reply, fault: Fault | None, entry: Entry, done: Any = None) -> Parcel:
         return self.post.parcel(reply, fault, entry, done)
 
-    def _knows(self, request: Request) -> bool:
+    def _knows(self, request: Request, entry: Entry) -> bool:
         right = is_right(request.headers, request.query_params, self.settings.token)
+        entry["access"] = self.issuer.recognises(request.headers)
+        right = right or entry["access"] is not None
         return right and not self.control.credentials_revoked
 
     def _who_are_you(self) -> Reply:

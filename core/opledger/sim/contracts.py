@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from opledger.edges.files import atomic_write, private_folder
 from opledger.sim.flavours import FLAVOURS
+from opledger.sim.tokens import CLIENT
 
 SECRET: Final = "env:SIM_TOKEN"  # noqa: S105 - a reference, not a value
 DEFAULT_TOKEN: Final = "loopback-only-token"  # noqa: S105 - known to everybody; opens only the simulator
@@ -20,6 +21,14 @@ _AUTH: Final[Mapping[str, str]] = {
     "header": 'kind = "header"\nname = "x-api-key"\nsecret = "{secret}"',
     "query": 'kind = "basic"\nusername = "sim"\nsecret = "{secret}"',
 }
+
+_OAUTH: Final = f"""\
+kind = "oauth2_client_credentials"
+token_url = "{{base_url}}/oauth/token"
+client_id = "{CLIENT}"
+secret = "{{secret}}"
+scope = "jobs"
+"""
 
 _REPLAYS: Final = """\
 memory = "10m"
@@ -209,16 +218,19 @@ def contract_text(
     elsewhere: str | None = None,
     deadlines: Mapping[str, str] | None = None,
     secret: str = SECRET,
+    oauth: bool = False,
 ) -> str:
     """Return the contract file for one flavour (a key of `FLAVOURS`), in TOML.
 
     `elsewhere` is the origin from which results may also be read; `deadlines` replaces some of `DEADLINES`;
-    `secret` is the reference under which the credential is found. Raises KeyError for an unknown flavour.
+    `secret` is the reference under which the credential is found; with `oauth` it is that of an OAuth client, which
+    fetches access tokens with it. Raises KeyError for an unknown flavour.
     """
     about = FLAVOURS[flavour]
     hosts = "[]" if elsewhere is None else f'["{urlsplit(elsewhere).netloc}"]'
     times = "\n".join(f'{name} = "{time}"' for name, time in {**DEADLINES, **(deadlines or {})}.items())
-    auth = _AUTH.get(flavour, _BEARER).replace("{secret}", secret)
+    auth = _OAUTH.replace("{base_url}", base_url) if oauth else _AUTH.get(flavour, _BEARER)
+    auth = auth.replace("{secret}", secret)
     body = "form" if flavour == "query" else "json"
     inline = "inline_when = 'status == 200'\n" if about.inline else ""
     result = 'result = "inline:/output"\n' if about.inline else ""

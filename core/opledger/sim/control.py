@@ -29,8 +29,9 @@ from opledger.sim.jobs import FINAL_WORDS, Job, Jobs
 from opledger.sim.log import Log
 from opledger.sim.personalities import PERSONALITIES
 from opledger.sim.replies import JSON, Reply
+from opledger.sim.tokens import Issuer
 
-KINDS: Final = ("create", "status", "cancel", "result", "list")
+KINDS: Final = ("create", "status", "cancel", "result", "list", "token")
 
 
 class BadCommand(Exception):
@@ -40,11 +41,12 @@ class BadCommand(Exception):
 class Control:
     """Carries out control commands. Each command is a key of the posted object."""
 
-    def __init__(self, jobs: Jobs, log: Log, holds: Holds, clock: Clock) -> None:
+    def __init__(self, jobs: Jobs, log: Log, holds: Holds, clock: Clock, issuer: Issuer) -> None:
         self._jobs = jobs
         self._log = log
         self._holds = holds
         self._clock = clock
+        self._issuer = issuer
         self._plan: deque[str] = deque()
         self._next: dict[str, deque[Fault]] = {kind: deque() for kind in KINDS}
         self.credentials_revoked = False
@@ -60,6 +62,7 @@ class Control:
             "advance": self._advance,
             "job": self._change_job,
             "revoke": self._revoke,
+            "access": self._access,
             "list_loops": self._loop,
             "forget_tokens": self._forget,
         }
@@ -135,6 +138,7 @@ class Control:
         self._jobs.clear()
         self._log.clear()
         self._plan.clear()
+        self._issuer.reset()
         for faults in self._next.values():
             faults.clear()
         self.credentials_revoked = self.list_loops = False
@@ -205,6 +209,12 @@ class Control:
     def _revoke(self, revoked: Any) -> None:
         """``"revoke": true``: refuse all credentials until ``false``."""
         self.credentials_revoked = bool(revoked)
+
+    def _access(self, order: Any) -> None:
+        """``"access": {"secret": S, "lifetime": 60, "said": 3600, "revoke": true}``: see `Issuer.obey`."""
+        if not isinstance(order, Mapping) or set(order) - {"secret", "lifetime", "said", "revoke"}:
+            raise BadCommand("an access order is an object with any of secret, lifetime, said, revoke")
+        self._issuer.obey(order)
 
     def _loop(self, loops: Any) -> None:
         """``"list_loops": true``: every page of a list names the first page as the next."""

@@ -79,6 +79,7 @@ class Log:
             "authorization": any(name == "authorization" for name, _ in arrival.headers),
             "credentials_in": credentials_in(arrival.headers, arrival.query, self._token),
             "token": None,
+            "access": None,
             "client_ref": None,
             "body_sha256": sha256(arrival.body).hexdigest(),
             "body_size": len(arrival.body),

@@ -131,13 +131,6 @@ def test_a_schema_that_cannot_be_used_is_refused_at_load(text: str) -> None:
         parse(source, environment={}, beside=lambda _: text)
 
 
-OAUTH = """\
-[auth]
-kind = "oauth2_client_credentials"
-secret = "env:X"
-client_id = "a"
-token_url = "https://a.example/token"
-"""
 STEPS = """\
 [[create.steps]]
 name = "upload"
@@ -148,7 +141,6 @@ capture = { file = "/id" }
 """
 LATER = [
     ("auth.kind", '[auth]\nkind = "sigv4"\nsecret = "env:X"\nregion = "eu-west-1"\nservice = "athena"\n'),
-    ("auth.kind", OAUTH),
     ("create.body", '#create body = "multipart"'),
     ("create.body", '#create body = "file"'),
     ("create.steps", STEPS),
@@ -341,3 +333,55 @@ def test_a_constant_cancel_body_is_kept_as_the_bytes_that_are_sent() -> None:
     cancel = parse(SMALL + CANCEL, environment={}).cancel
     assert cancel is not None
     assert cancel.body == b'{"force":true,"why":["x"]}'
+
+
+OAUTH = """\
+[auth]
+kind = "oauth2_client_credentials"
+secret = "env:X"
+client_id = "a"
+token_url = "https://a.example/token"
+"""
+
+
+def test_an_oauth_client() -> None:
+    """The least that must stand there, and all that may (RFC 6749 §4.4)."""
+    least = parse(SMALL + OAUTH, environment={}).auth
+    assert (least.kind, least.secret, least.client_id) == ("oauth2_client_credentials", "env:X", "a")
+    assert (least.token_url, least.client_auth, least.scope) == ("https://a.example/token", "basic", None)
+    assert (least.margin, least.lifetime) == (timedelta(seconds=60), timedelta(minutes=5))
+    assert least.references == ("env:X",)
+    more = OAUTH.replace('"a"', '"file:/run/id"').replace("https://a.example/token", "${IDP}/token/?api-version=1")
+    more += 'scope = ["jobs.read", "jobs.write"]\naudience = "https://jobs"\nclient_auth = "post"\n'
+    more += 'margin = "0s"\nlifetime = "1h"\n'
+    full = parse(SMALL + more, environment={"IDP": "https://id.example"}).auth
+    assert full.token_url == "https://id.example/token/?api-version=1"
+    assert (full.scope, full.audience, full.client_auth) == ("jobs.read jobs.write", "https://jobs", "post")
+    assert full.references == ("env:X", "file:/run/id")
+
+
+@pytest.mark.parametrize(
+    ("key", "old", "new"),
+    [
+        ("auth.token_url", "https://a.example/token", "http://a.example/token"),
+        ("auth.token_url", "https://a.example/token", "https://u:p@a.example/token"),
+        ("auth.token_url", "https://a.example/token", "https://a.example/token#x"),
+        ("auth.token_url", "https://a.example/token", "${NOT_SET}/token"),
+        ("auth.client_id", 'client_id = "a"', 'client_id = ""'),
+        ("auth.client_auth", 'client_id = "a"', 'client_id = "a"\nclient_auth = "jwt"'),
+        ("auth.scope", 'client_id = "a"', 'client_id = "a"\nscope = "a  b"'),
+        ("auth.lifetime", 'client_id = "a"', 'client_id = "a"\nlifetime = "0s"'),
+        ("auth.username", 'client_id = "a"', 'client_id = "a"\nusername = "u"'),
+        ("auth.kind", "[auth]", '[headers]\nAuthorization = "{secret.a}"\n[secrets]\na = "env:A"\n[auth]'),
+    ],
+)
+def test_an_oauth_client_that_cannot_be(key: str, old: str, new: str) -> None:
+    """The secret goes to that address: it is as strict about it as about base_url, and asks for https."""
+    assert [found.split(" ")[0] for found in keys(SMALL + OAUTH.replace(old, new))] == [key]
+
+
+@pytest.mark.parametrize("key", ["token_url", "client_id", "scope", "audience", "client_auth", "margin", "lifetime"])
+def test_what_belongs_to_an_oauth_client_has_no_meaning_elsewhere(key: str) -> None:
+    """Typos in the kind must not pass."""
+    value = "30s" if key in ("margin", "lifetime") else "https://a.example" if key == "token_url" else "basic"
+    assert keys(SMALL + f'[auth]\nkind = "bearer"\nsecret = "env:X"\n{key} = "{value}"\n') == [f"auth.{key}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, time
 from typing import Any, Final, cast, get_args
 
@@ -13,6 +13,7 @@ from opledger.rules.contract import (
     AuthKind,
     BodyKind,
     Cancel,
+    ClientAuth,
     Create,
     Idempotency,
     Mechanism,
@@ -32,7 +33,7 @@ from opledger.rules.values import Template
 
 # Words that the format knows and this version cannot drive (see not_yet) are read like the others; a contract
 # that uses one never leaves `parse`, so the casts below hold for every contract there is.
-AUTH_KINDS: Final = (*get_args(AuthKind), "sigv4", "oauth2_client_credentials")
+AUTH_KINDS: Final = (*get_args(AuthKind), "sigv4")
 BODY_KINDS: Final = (*get_args(BodyKind), "multipart", "file")
 MECHANISMS: Final = (*get_args(Mechanism), "two_phase")
 PROGRESS: Final = ("completed", "total", "failed", "percent", "queue_position")
@@ -42,8 +43,8 @@ _CREATE: Final = Create("POST", Template(""))
 _STRATEGY: Final = Strategy("list")
 
 
-def auth(table: Table | None) -> Auth:
-    """Read ``[auth]``: which keys belong there depends on the kind."""
+def auth(table: Table | None, fill: Callable[[Any], Any] = lambda raw: raw) -> Auth:
+    """Read ``[auth]``: which keys belong there depends on the kind. `fill` puts the environment into ``token_url``."""
     if table is None:
         return Auth()
     table.require("kind")
@@ -53,9 +54,11 @@ def auth(table: Table | None) -> Auth:
     needs, may = _AUTH_KEYS[kind]
     table.require(*needs)
     for key in table.data:
-        if key in _AUTH_CONVERTERS and key not in (*needs, *may):
+        if key in _AUTH_KNOWN and key not in (*needs, *may):
             table.problem(key, f'has no meaning with kind = "{kind}"')
-    read = {key: table.value(key, None, convert) for key, convert in _AUTH_CONVERTERS.items()}
+    read: dict[str, Any] = {key: table.value(key, None, convert) for key, convert in _AUTH_CONVERTERS.items()}
+    token_url = table.value("token_url", None, lambda raw: v.token_url(fill(raw)))
+    scope = " ".join(table.values("scope", (), v.scope_word)) or None
     name = read["name"]
     if kind == "header" and isinstance(name, str):
         name = table.value("name", None, v.header_name)
@@ -66,6 +69,9 @@ def auth(table: Table | None) -> Auth:
         name=name,
         prefix=read["prefix"] or "",
         username=read["username"],
+        token_url=token_url,
+        scope=scope,
+        **{key: read[key] for key in _OAUTH_KEYS if read[key] is not None},
     )
 
 
@@ -80,8 +86,12 @@ _AUTH_KEYS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "query": (("secret", "name"), ("prefix",)),
     "basic": (("secret",), ("username",)),
     "sigv4": (("secret", "region", "service"), ()),
-    "oauth2_client_credentials": (("secret", "token_url", "client_id"), ("scopes", "audience")),
+    "oauth2_client_credentials": (
+        ("secret", "token_url", "client_id"),
+        ("scope", "audience", "client_auth", "margin", "lifetime"),
+    ),
 }
+_OAUTH_KEYS: Final = ("client_id", "client_auth", "audience", "margin", "lifetime")
 _AUTH_CONVERTERS: Final[Mapping[str, Any]] = {
     "secret": v.secret,
     "name": v.text,
@@ -89,11 +99,13 @@ _AUTH_CONVERTERS: Final[Mapping[str, Any]] = {
     "username": v.text,
     "region": v.text,
     "service": v.text,
-    "token_url": v.base_url,
-    "client_id": v.text,
-    "scopes": v.text,
+    "client_id": v.client_id,
+    "client_auth": v.one_of(*get_args(ClientAuth)),
     "audience": v.text,
+    "margin": v.span,
+    "lifetime": v.duration,
 }
+_AUTH_KNOWN: Final = frozenset({*_AUTH_CONVERTERS, "token_url", "scope"})
 
 
 def headers(table: Table, key: str, scope: Scope) -> dict[str, Template]:

@@ -170,7 +170,7 @@ def _headers(contract: Contract, problems: Problems) -> None:
 
 def _our_headers(contract: Contract) -> Iterable[tuple[tuple[str, ...], str]]:
     idempotency, auth = contract.create.idempotency, contract.auth
-    if auth.kind in ("bearer", "basic"):
+    if auth.kind in ("bearer", "basic", "oauth2_client_credentials"):
         yield ("auth", "kind"), "Authorization"
     if auth.kind == "header" and auth.name is not None:
         yield ("auth", "name"), auth.name

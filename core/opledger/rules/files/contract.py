@@ -153,7 +153,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
         request_id_headers=root.values("request_id_headers", (), lambda raw: v.header_name(raw).lower()),
         result_hosts=root.values("result_hosts", (), v.host),
         var=variables,
-        auth=calls.auth(root.table("auth")),
+        auth=calls.auth(root.table("auth"), environment.fill),
         headers=calls.headers(root, "headers", scope),
         secrets=secrets,
         reconcile=tuple(calls.strategy(table, scope) for table in root.tables("reconcile")),
@@ -164,7 +164,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
         webhook=None if (table := root.table("webhook")) is None else webhooks.webhook(table),
         deadlines=_deadlines(root.table("deadlines")),
         limits=_limits(root.table("limits")),
-        approval_required=_approval(root.table("approval")),
+        **_approval(root.table("approval")),
         safety=_safety(root.table("safety")),
     )
     resume = root.table("resume")
@@ -262,12 +262,15 @@ def _limits(table: Table | None) -> Limits:
     return read
 
 
-def _approval(table: Table | None) -> bool:
+def _approval(table: Table | None) -> dict[str, bool]:
     if table is None:
-        return False
-    required = table.value("required", False, v.flag)
+        return {}
+    signed = table.value("signed", False, v.flag)
+    required = table.value("required", signed, v.flag)
+    if signed and not required:
+        table.problem("signed", "asks for signed approvals, and `required` says that there are none")
     table.done()
-    return required
+    return {"approval_required": required, "approval_signed": signed}
 
 
 def _safety(table: Table | None) -> Safety:

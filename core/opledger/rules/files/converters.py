@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+from opledger.rules.contract import is_reference
 from opledger.rules.durations import parse_duration, parse_rate, parse_size
 from opledger.rules.files.reader import Unfit, kind_of, nearest
 from opledger.rules.values import Condition, Pick
@@ -24,8 +25,10 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::[0-9]{1,5})?")
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+")
-_SECRET: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:.+|keyring:[^/]+/.+|command:.+", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts on this machine, as they are written in a contract."""
 
 
 def text(raw: Any) -> str:
@@ -207,7 +210,7 @@ def name(raw: Any) -> str:
 
 def secret(raw: Any) -> str:
     """A reference to a secret. The message never shows what stood there: it may be the secret itself."""
-    if not isinstance(raw, str) or not _SECRET.fullmatch(raw) or _CONTROL.search(raw):
+    if not isinstance(raw, str) or not is_reference(raw) or _CONTROL.search(raw):
         raise Unfit(
             "must say where the secret is (env:NAME, file:PATH, keyring:service/user or command:…), "
             "never the secret itself"
@@ -215,8 +218,38 @@ def secret(raw: Any) -> str:
     return raw
 
 
+def client_id(raw: Any) -> str:
+    """The name of an OAuth client, or a reference to it."""
+    return secret(raw) if isinstance(raw, str) and is_reference(raw) else text(raw)
+
+
+def scope_word(raw: Any) -> str:
+    """One or more scopes, with blanks between them (RFC 6749 §3.3)."""
+    found = text(raw)
+    if not re.fullmatch(r"[!#-\[\]-~]+(?: [!#-\[\]-~]+)*", found):
+        raise Unfit("must be plain ASCII words with one blank between two of them, without quotes and backslashes")
+    return found
+
+
+def token_url(raw: Any) -> str:
+    """Where access tokens come from: https, or http on this machine. It may have a query (RFC 6749 §3.2)."""
+    found = _absolute(raw)
+    parts = urlsplit(found)
+    if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+        raise Unfit("must be https: the client's secret goes there (plain http only to this machine)")
+    return found
+
+
 def base_url(raw: Any) -> str:
     """An absolute http or https URL without credentials, query or fragment; a trailing slash is dropped."""
+    found = _absolute(raw)
+    if "?" in found:
+        raise Unfit("must not have a query (?); use query = { … } with each call")
+    return found.rstrip("/")
+
+
+def _absolute(raw: Any) -> str:
+    """An absolute http or https URL without credentials or fragment."""
     found = text(raw)
     try:
         parts = urlsplit(found)
@@ -231,8 +264,6 @@ def base_url(raw: Any) -> str:
         raise Unfit("must name a host, in plain ASCII, with a port at most")
     if "#" in found:
         raise Unfit("must not have a fragment (#)")
-    if "?" in found:
-        raise Unfit("must not have a query (?); use query = { … } with each call")
     if not re.fullmatch(r"[!-~]*", found):
         raise Unfit("must be plain ASCII without spaces; percent-encode the rest")
-    return found.rstrip("/")
+    return found

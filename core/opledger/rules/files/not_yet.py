@@ -40,7 +40,6 @@ def _names_a_secret(value: Any) -> bool:
 
 NOT_YET: Final[tuple[NotYet, ...]] = (
     NotYet(("auth", "kind"), _is("sigv4"), 'kind = "sigv4"'),
-    NotYet(("auth", "kind"), _is("oauth2_client_credentials"), 'kind = "oauth2_client_credentials"'),
     NotYet(("create", "body"), _is("multipart"), 'body = "multipart"'),
     NotYet(("create", "body"), _is("file"), 'body = "file"'),
     NotYet(("create", "steps"), _given, "a create of several steps"),
