@@ -49,8 +49,9 @@ RETRIES: Final = 3
 """Tries of one request after the first, for what passes by itself."""
 
 SCHEMES: Final = ("s3", "gs", "az", "memory")
+SETTING: Final = "OPLEDGER_RESULTS"
 _HINT: Final = (
-    "OPLEDGER_RESULTS must be the path of a folder, or a URL such as s3://BUCKET/FOLDER, gs://… or az://CONTAINER/…; "
+    "{} must be the path of a folder, or a URL such as s3://BUCKET/FOLDER, gs://… or az://CONTAINER/…; "
     "credentials, region and endpoint come from the environment and never stand in it"
 )
 _PROBE: Final = ".opledger-check"
@@ -131,7 +132,7 @@ class ObjectResults:
     @classmethod
     def from_url(cls, url: str, scratch: Path | None = None) -> ObjectResults:
         """Open the store of a URL; see `open_store`."""
-        scheme, bucket, prefix = _read_url(url)
+        scheme, bucket, prefix = read_url(url)
         try:
             import obstore  # noqa: F401 - only to see whether it is there
         except ImportError:
@@ -141,7 +142,7 @@ class ObjectResults:
             ) from None
         place = "/".join((f"{scheme}://{bucket}", *prefix))
         folder = scratch or platformdirs.user_cache_path("opledger") / "results"
-        return cls(place, _connect(scheme, bucket, "/".join(prefix)), folder.expanduser().absolute())
+        return cls(place, connect(scheme, bucket, "/".join(prefix)), folder.expanduser().absolute())
 
     @property
     def where(self) -> str:
@@ -277,9 +278,9 @@ class ObjectResults:
         try:
             yield
         except FileNotFoundError as error:
-            raise StoreUnavailable(f"results in {self._url}: {_words(error)}") from None
+            raise StoreUnavailable(f"results in {self._url}: {words(error)}") from None
         except (BaseError, ValueError) as error:
-            raise StoreUnavailable(f"results in {self._url}: {_words(error)}") from None
+            raise StoreUnavailable(f"results in {self._url}: {words(error)}") from None
         except OSError as error:
             raise StoreUnavailable(f"results on their way to {self._url}: {error.strerror or error}") from None
 
@@ -305,25 +306,26 @@ class _Pieces(io.RawIOBase):
         return count
 
 
-def _read_url(url: str) -> tuple[str, str, tuple[str, ...]]:
-    """Take a URL apart. Raises ConfigWrong, which never repeats it: somebody may have put a password there."""
+def read_url(url: str, setting: str = SETTING) -> tuple[str, str, tuple[str, ...]]:
+    """Take a URL apart: scheme, bucket, folders. Raises ConfigWrong, which never repeats it: it may hold a password."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ConfigWrong(_HINT) from None
+        raise ConfigWrong(_HINT.format(setting)) from None
     prefix = tuple(part for part in parts.path.split("/") if part)
     if parts.scheme not in SCHEMES or parts.query or parts.fragment or "?" in url or "#" in url:
-        raise ConfigWrong(_HINT)
+        raise ConfigWrong(_HINT.format(setting))
     bucket = parts.netloc or ("test" if parts.scheme == "memory" else "")
     if not _BUCKET.fullmatch(bucket) or not all(_PART.fullmatch(part) for part in prefix):
-        raise ConfigWrong(_HINT)
+        raise ConfigWrong(_HINT.format(setting))
     return parts.scheme, bucket, prefix
 
 
 _MEMORY: dict[str, ObjectStore] = {}  # one for each name, so that all of a process see the same
 
 
-def _connect(scheme: str, bucket: str, prefix: str) -> ObjectStore:
+def connect(scheme: str, bucket: str, prefix: str, setting: str = SETTING) -> ObjectStore:
+    """Open a bucket; nothing is asked of it yet. Raises ConfigWrong where the environment has no fit credentials."""
     from datetime import timedelta
 
     from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
@@ -350,7 +352,7 @@ def _connect(scheme: str, bucket: str, prefix: str) -> ObjectStore:
         return AzureStore(bucket, **how)
     except Exception as error:  # noqa: BLE001 - whatever obstore raises, its text may hold what the environment holds
         raise ConfigWrong(
-            f"the object store of OPLEDGER_RESULTS cannot be used ({type(error).__name__}); look at the variables in "
+            f"the object store of {setting} cannot be used ({type(error).__name__}); look at the variables in "
             "the environment that hold its credentials, region and endpoint"
         ) from None
 
@@ -360,7 +362,7 @@ def _code(error: Exception) -> str | None:
     return found.group(1) if found else None
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
     """Say what is wrong without a word of the store's own, except for its error code and status."""
     text, code = str(error), _code(error)
     status = _STATUS.search(text)
