@@ -25,10 +25,9 @@ from typer.main import get_command
 from opledger import errors
 from opledger.cli import (
     contracts,
-    databases,
     deciding,
+    doctor,
     escalations,
-    health,
     keys,
     looking,
     providers,
@@ -96,8 +95,7 @@ for part in (
     results,
     contracts,
     providers,
-    databases,
-    health,
+    doctor,
     keys,
     settings,
     webhooks,

@@ -20,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable
 from opledger.store import guards, schema
-from opledger.store.postgres import PostgresServer
+from opledger.store.postgres import PostgresServer, plain_url
 from opledger.store.sqlite import SqliteFile
 from opledger.store.statements import Prepared, Tongue, Tx
 from opledger.store.tables import EVENT, OPERATION
@@ -67,6 +67,15 @@ def restore_guards(url: str) -> None:
         if trouble is None:
             raise
         raise StoreUnavailable(trouble.sentence) from error
+
+
+def without_secrets(url: str) -> str | None:
+    """Return a PostgreSQL URL that may be written down, see `postgres.plain_url`; None for SQLite.
+
+    Raises ConfigWrong for another kind of URL.
+    """
+    side = _side(url, read_only=True)
+    return None if isinstance(side, SqliteFile) else plain_url(side.url)
 
 
 def _side(url: str, *, read_only: bool) -> SqliteFile | PostgresServer:
@@ -155,6 +164,15 @@ class Database:
                     if trouble.remedy is Remedy.GIVE_UP or unreachable or left == 0:
                         raise StoreUnavailable(trouble.sentence) from error
         raise AssertionError("unreachable")  # pragma: no cover
+
+    def archive(self, work: Work[T]) -> T:
+        """As `write`, and `work` may also delete what a tombstone stands for; the guards refuse everything else."""
+
+        def let_go(tx: Tx) -> T:
+            with self.side.archiving(tx.cursor.connection):  # type: ignore[attr-defined]
+                return work(tx)
+
+        return self.write(let_go)
 
     def with_writer(self, ask: Callable[[Any], T]) -> T:
         """Ask something of the writing connection between two transactions. Raises StoreUnavailable."""

@@ -5,8 +5,8 @@ plain "before update, before delete" triggers leave open on SQLite are closed he
 delete triggers (unless `recursive_triggers` is on), and it can do so through the hidden rowid as well as through the
 key.
 
-The one way out of the journal is the archive: events of an operation may be deleted once a tombstone says so, and a
-tombstone is only taken if it names the head of that operation's chain.
+The one way out of the journal is the archive: events of an operation, its request and its record may be deleted once a
+tombstone says so, and a tombstone is only taken if it names the head of that operation's chain.
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ _KEYS: Final = {
 """The tables that only grow, with their keys. They have no other unique index, through which REPLACE could reach."""
 
 APPEND_ONLY: Final = tuple(_KEYS)
+
+RECORDS: Final = ("request", "operation")
+"""What stands beside the journal and stays as long as it does; of a record, only the projection may change."""
+
+GUARDED: Final = (*APPEND_ONLY, *RECORDS)
+
+_RECORD_STAYS: Final = (
+    "an operation and its request stay until a tombstone stands for them, and a request never changes"
+)
 
 _IS_HEAD: Final = (
     "EXISTS (SELECT 1 FROM event WHERE operation_id = NEW.operation_id AND seq = NEW.seq"
@@ -71,7 +80,20 @@ def _sqlite_of(table: str) -> dict[str, str]:
     }
 
 
+def _sqlite_records() -> dict[str, str]:
+    refuse = _abort(_RECORD_STAYS)
+    kept = "WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE operation_id = OLD.operation_id)"
+    return {
+        "request_no_update": f"CREATE TRIGGER request_no_update BEFORE UPDATE ON request {refuse}",
+        **{
+            f"{table}_no_delete": f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} {kept} {refuse}"
+            for table in RECORDS
+        },
+    }
+
+
 SQLITE: Final[dict[str, str]] = {
+    **_sqlite_records(),
     **{name: statement for table in APPEND_ONLY for name, statement in _sqlite_of(table).items()},
     "tombstone_of_head": (
         f"CREATE TRIGGER tombstone_of_head BEFORE INSERT ON tombstone WHEN NOT ({_IS_HEAD}) {_abort(_NO_HEAD)}"
@@ -97,7 +119,14 @@ _TOMBSTONE_BODY: Final = (
     f"IF head = NEW.head_hash THEN RETURN NEW; END IF; RAISE EXCEPTION '{_quoted(_NO_HEAD)}'; END"
 )
 
+_RECORD_BODY: Final = (
+    "DECLARE archived boolean; BEGIN IF TG_OP = 'DELETE' THEN EXECUTE 'SELECT EXISTS (SELECT FROM ' || "  # noqa: S608
+    "quote_ident(TG_TABLE_SCHEMA) || '.tombstone WHERE operation_id = $1)' INTO archived USING OLD.operation_id; "
+    f"IF archived THEN RETURN OLD; END IF; END IF; RAISE EXCEPTION '{_quoted(_RECORD_STAYS)}'; END"
+)
+
 POSTGRES_FUNCTIONS: Final = {
+    "opledger_keep_record": _RECORD_BODY,
     "opledger_refuse": _REFUSE_BODY,
     "opledger_refuse_delete": _DELETE_BODY,
     "opledger_check_tombstone": _TOMBSTONE_BODY,
@@ -109,7 +138,15 @@ def _postgres_triggers() -> dict[str, tuple[str, str, str]]:
     found = {
         "event_no_delete": ("event", "BEFORE DELETE ON event FOR EACH ROW", "opledger_refuse_delete"),
         "tombstone_of_head": ("tombstone", "BEFORE INSERT ON tombstone FOR EACH ROW", "opledger_check_tombstone"),
+        "request_no_update": ("request", "BEFORE UPDATE ON request FOR EACH ROW", "opledger_keep_record"),
     }
+    for table in RECORDS:
+        found[f"{table}_no_delete"] = (table, f"BEFORE DELETE ON {table} FOR EACH ROW", "opledger_keep_record")
+        found[f"{table}_no_truncate"] = (
+            table,
+            f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT",
+            "opledger_keep_record",
+        )
     for table in APPEND_ONLY:
         rows = "UPDATE" if table == "event" else "UPDATE OR DELETE"
         found[f"{table}_no_change"] = (table, f"BEFORE {rows} ON {table} FOR EACH ROW", "opledger_refuse")
@@ -131,15 +168,22 @@ POSTGRES: Final = (
     ),
     # ALWAYS: also in a session that pretends to be a replica.
     *(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}" for name, (table, _, _) in POSTGRES_TRIGGERS.items()),
-    # The owner can grant itself these again, but not by accident.
-    *(f"REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM PUBLIC, CURRENT_USER" for table in APPEND_ONLY),
+    # The owner can grant itself these again, but not by accident. What may be archived it may delete: see the trigger.
+    *(f"REVOKE UPDATE, TRUNCATE ON {table} FROM PUBLIC, CURRENT_USER" for table in APPEND_ONLY),
+    *(f"REVOKE DELETE ON {table} FROM PUBLIC, CURRENT_USER" for table in APPEND_ONLY if table != "event"),
+    "GRANT DELETE ON event TO CURRENT_USER",  # an earlier version took it away
 )
 
 _POSTGRES_CHECK: Final = """
-SELECT t.tgname, p.proname, p.prosrc, t.tgtype FROM pg_trigger t
-JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_class c ON c.oid = t.tgrelid
-WHERE c.oid IN (SELECT to_regclass(name) FROM unnest(%s::text[]) name) AND t.tgenabled = 'A' AND t.tgqual IS NULL
+SELECT c.relname, t.tgname, p.proname, p.prosrc, t.tgtype,
+    t.tgenabled = 'A' AND t.tgqual IS NULL AND t.tgattr::text = ''
+FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.oid IN (SELECT to_regclass(name) FROM unnest(%s::text[]) name) AND NOT t.tgisinternal
+UNION ALL
+SELECT c.relname, r.rulename, '', '', 2, false FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
+WHERE c.oid IN (SELECT to_regclass(name) FROM unnest(%s::text[]) name)
 """
+"""Every trigger and rule on what is guarded; the last column says that it always holds, for every row and column."""
 
 
 def install(kind: Kind, run: Any) -> None:
@@ -154,18 +198,39 @@ def install(kind: Kind, run: Any) -> None:
 
 
 def missing(kind: Kind, cursor: Any) -> list[str]:
-    """The guards that are not there, or are not what this version made. Cheap enough for every start."""
-    if kind == "postgresql":
-        cursor.execute(_POSTGRES_CHECK, (list(APPEND_ONLY),))
-        found = {(name, function, body, moment) for name, function, body, moment in cursor.fetchall()}
-        return sorted(
-            name
-            for name, (_, when, function) in POSTGRES_TRIGGERS.items()
-            if (name, function, POSTGRES_FUNCTIONS[function], _moment(when)) not in found
-        )
-    cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-    found_sql = dict(cursor.fetchall())
-    return sorted(name for name, statement in SQLITE.items() if found_sql.get(name) != statement)
+    """The guards that are not there, or are not what this version made; and what could act before them.
+
+    Somebody else's trigger, or a rule, that comes before a row is written could swallow or change it unseen. Cheap
+    enough for every start.
+    """
+    return _missing_on_server(cursor) if kind == "postgresql" else _missing_in_file(cursor)
+
+
+def _missing_on_server(cursor: Any) -> list[str]:
+    tables = list(GUARDED)
+    cursor.execute(_POSTGRES_CHECK, (tables, tables))
+    rows = cursor.fetchall()
+    found = {tuple(row[:5]) for row in rows if row[5]}
+    gone = {
+        name
+        for name, (table, when, function) in POSTGRES_TRIGGERS.items()
+        if (table, name, function, POSTGRES_FUNCTIONS[function], _moment(when)) not in found
+    }
+    ours = {(table, name) for name, (table, _, _) in POSTGRES_TRIGGERS.items()}
+    return sorted(gone | {_stranger(row[0], row[1]) for row in rows if row[4] & 2 and (row[0], row[1]) not in ours})
+
+
+def _missing_in_file(cursor: Any) -> list[str]:
+    cursor.execute("SELECT name, sql, tbl_name FROM sqlite_master WHERE type = 'trigger'")
+    found = {name: (statement, table) for name, statement, table in cursor.fetchall()}
+    gone = {name for name, statement in SQLITE.items() if found.get(name, ("",))[0] != statement}
+    return sorted(
+        gone | {_stranger(table, name) for name, (_, table) in found.items() if name not in SQLITE and table in GUARDED}
+    )
+
+
+def _stranger(table: str, name: str) -> str:
+    return f"{name} on {table}, which is none of ours"
 
 
 _MOMENTS: Final = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}

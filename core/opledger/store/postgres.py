@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from sqlalchemy import URL, Engine, create_engine
@@ -19,6 +20,21 @@ _SESSION: Final = (
     "-c default_transaction_isolation=read\\ committed"
 )
 
+SERVICE: Final = "service=opledger"
+"""Says in a URL that libpq finds the password in its service file, under this name."""
+
+_SECRETS: Final = frozenset({"password", "sslpassword"})
+
+
+def plain_url(url: URL) -> str:
+    """Return a URL that may be written down: where it had a password, it names a service of libpq in its place."""
+    kept = {key: value for key, value in url.query.items() if key not in _SECRETS}
+    if url.password is not None or len(kept) < len(url.query):
+        name, _, value = SERVICE.partition("=")
+        kept.setdefault(name, value)
+    plain = URL.create("postgresql", url.username, None, url.host, url.port, url.database, kept)
+    return plain.render_as_string(hide_password=False)
+
 
 class PostgresServer:
     """A URL, and the ways to connect to it."""
@@ -32,7 +48,8 @@ class PostgresServer:
     def __init__(self, url: URL, *, read_only: bool) -> None:
         self.url = url.set(drivername="postgresql+psycopg")
         self.read_only = read_only
-        self.name = url.render_as_string(hide_password=True)
+        shown = {key: "***" if key in _SECRETS else value for key, value in url.query.items()}
+        self.name = url.set(query=shown).render_as_string(hide_password=True)
 
     def prepare(self, *, create: bool) -> None:
         """Nothing: the database is made by its administrator."""
@@ -63,6 +80,10 @@ class PostgresServer:
         """A session outside the pool, for listening. The caller closes it."""
         engine = self._engine(poolclass=NullPool)
         return self.writing(engine)
+
+    def archiving(self, _connection: Any) -> AbstractContextManager[None]:
+        """Nothing: what a login may delete is said by its role."""
+        return nullcontext()
 
     def diagnose(self, error: BaseException, connection: Any) -> trouble.Trouble | None:
         """What an error of the driver means; None for anything else."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +17,9 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.pool import NullPool, QueuePool
 
 from opledger.errors import StoreUnavailable
-from opledger.store import trouble
+from opledger.store import roles, trouble
 from opledger.store.statements import Kind
+from opledger.store.tables import METADATA
 
 BUSY_MS: Final = 2_000
 """How long one try waits for the write lock. A write is tried several times, so a caller waits longer than this."""
@@ -34,28 +37,30 @@ _PRAGMAS: Final = {
 
 _READABLE: Final = frozenset({*_PRAGMAS, "data_version", "journal_mode", "query_only", "read_uncommitted"})
 
-_MAY_INSERT: Final = frozenset(
-    {
-        "acknowledgement", "anchored", "answer", "checkpoint", "contract", "delivery", "event", "leaf", "ledger",
-        "notice", "operation", "provider", "refusal", "request", "task_lease", "task_record", "tombstone", "worker",
-    }
-)  # fmt: skip
-_MAY_UPDATE: Final = frozenset(
-    {"anchored", "delivery", "notice", "operation", "provider", "refusal", "task_lease", "worker"}
-)
-_MAY_DELETE: Final = frozenset(
-    {"anchored", "delivery", "worker"}
-)  #: what nobody will send again; a worker that signs off
+_ACTIONS: Final = {
+    sqlite3.SQLITE_INSERT: "INSERT",
+    sqlite3.SQLITE_UPDATE: "UPDATE",
+    sqlite3.SQLITE_DELETE: "DELETE",
+}
+_MAY: Final = {table: roles.words(table) for table in METADATA.tables}
+_MAY_WHILE_ARCHIVING: Final = {table: roles.words(table, archiving=True) for table in METADATA.tables}
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
     """Allow what opledger does and nothing else: no lost history, no schema changes, no ATTACH, no pragma that sets."""
-    if action == sqlite3.SQLITE_INSERT:
-        allowed = first in _MAY_INSERT
-    elif action == sqlite3.SQLITE_UPDATE:
-        allowed = first in _MAY_UPDATE
-    elif action == sqlite3.SQLITE_DELETE:
-        allowed = first in _MAY_DELETE
+    return _judge(_MAY, action, first, second)
+
+
+def _authorize_archiving(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """Besides, let go of what a tombstone stands for; that it does, the guards see to."""
+    return _judge(_MAY_WHILE_ARCHIVING, action, first, second)
+
+
+def _judge(may: Mapping[str, frozenset[str]], action: int, first: str | None, second: str | None) -> int:
+    if action in _ACTIONS:
+        allowed = _ACTIONS[action] in may.get(first or "", ()) and not (
+            action == sqlite3.SQLITE_UPDATE and first == "operation" and second in roles.FIXED
+        )
     elif action == sqlite3.SQLITE_PRAGMA:
         allowed = second is None and first in _READABLE
     elif action == sqlite3.SQLITE_FUNCTION:
@@ -225,6 +230,16 @@ class SqliteFile:
     def writing(self, _engine: Engine) -> sqlite3.Connection:
         """The connection for all writes of this process."""
         return self.connect(writing=True)
+
+    @contextmanager
+    def archiving(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Let a connection delete what has a tombstone, for as long as this lasts."""
+        connection.set_authorizer(_authorize_archiving)  # SQLite then asks anew for every statement that is kept
+        try:
+            yield
+        finally:
+            with suppress(sqlite3.ProgrammingError):  # it was closed
+                connection.set_authorizer(_authorize)
 
     def diagnose(self, error: BaseException, _connection: Any) -> trouble.Trouble | None:
         """What an error of the driver means; None for anything else."""

@@ -10,6 +10,7 @@ import pytest
 
 from opledger.errors import StoreUnavailable
 from opledger.store import Store, guards, open_database, restore_guards
+from opledger.store.statements import Tx
 from tests.core.store.making import CONTRACT, bound, opened
 from tests.support.databases import admin, as_role, with_database
 
@@ -59,6 +60,8 @@ FORBIDDEN = [
     *(f"DELETE FROM {table}" for table in OTHERS),
     *(f"UPDATE {table} SET rowid = rowid" for table in OTHERS),
     "UPDATE request SET body = x'00'",
+    "UPDATE operation SET request_fingerprint = 'x'",
+    "UPDATE operation SET created_at = 0",
     "UPDATE contract SET source = ''",
     "DELETE FROM answer",
     "DROP TRIGGER event_no_update",
@@ -161,7 +164,8 @@ def test_events_can_go_once_a_tombstone_says_so(ledger: Store) -> None:
         (first, seq, head), (other, *_) = rows.fetchall()
         values = OTHERS["tombstone"].replace(HEAD, "?, ?, ?")
         connection.execute(f"INSERT INTO tombstone VALUES ({values})", (first, seq, head))
-        connection.execute("DELETE FROM event WHERE operation_id = ?", (first,))
+        for table in ("event", "request", "operation"):
+            connection.execute(f"DELETE FROM {table} WHERE operation_id = ?", (first,))
         assert connection.execute("SELECT operation_id FROM event").fetchall() == [(other,)]
         with pytest.raises(sqlite3.IntegrityError, match="the journal only grows"):
             connection.execute("DELETE FROM event WHERE operation_id = ?", (other,))
@@ -197,6 +201,59 @@ def test_a_guard_that_was_made_harmless_is_missed(ledger: Store, sqlite_url: str
         connection.execute("CREATE TRIGGER event_no_delete BEFORE DELETE ON event BEGIN SELECT 1; END")
     with pytest.raises(StoreUnavailable, match="event_no_delete"):
         open_database(sqlite_url)
+
+
+def test_what_would_swallow_rows_is_seen(ledger: Store, sqlite_url: str) -> None:
+    """A trigger of somebody else that lets an insert succeed and do nothing: acknowledged, and nowhere."""
+    with closing(sqlite3.connect(ledger.database.name)) as connection:
+        connection.execute("CREATE TRIGGER quiet BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(StoreUnavailable, match="quiet on event, which is none of ours"):
+        open_database(sqlite_url)
+
+
+RECORD_CHANGES = ["DELETE FROM operation", "DELETE FROM request", "UPDATE request SET url = 'x'"]
+
+
+@pytest.mark.parametrize("statement", RECORD_CHANGES)
+def test_records_stay_as_long_as_their_events(ledger: Store, statement: str) -> None:
+    """An operation without its record, or with another request, could not be told from one that never was."""
+    with (
+        closing(sqlite3.connect(ledger.database.name, isolation_level=None)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match="stay until a tombstone stands for them"),
+    ):
+        connection.execute(statement)
+
+
+def test_only_while_archiving_can_our_own_connection_let_go(ledger: Store, sqlite_url: str) -> None:
+    """And then only of what has a tombstone; a statement that was prepared meanwhile is judged anew afterwards."""
+    remove = "DELETE FROM event WHERE operation_id IN (SELECT operation_id FROM event)"
+    connection = ledger.database.side.connect(writing=True)  # type: ignore[call-arg]
+    with closing(connection):
+        with ledger.database.side.archiving(connection):
+            with pytest.raises(sqlite3.IntegrityError, match="the journal only grows"):
+                connection.execute(remove)
+            connection.execute(f"INSERT INTO tombstone VALUES ({OTHERS['tombstone']})")
+            assert connection.execute(remove).rowcount > 0
+            with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+                connection.execute("DELETE FROM leaf")
+        with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
+            connection.execute(remove)
+
+
+def test_the_archive_writes_through_the_front_door(ledger: Store) -> None:
+    """`Database.archive` opens that way for one transaction and closes it again, however it ends."""
+    operation_id = ledger.queries.list().operations[0].operation_id
+    text = f"DELETE FROM event WHERE operation_id = '{operation_id}'"
+
+    def archive(tx: Tx) -> None:
+        tx.cursor.execute(f"INSERT INTO tombstone VALUES ({OTHERS['tombstone']})")
+        tx.cursor.execute(text)
+
+    with pytest.raises(StoreUnavailable):
+        ledger.database.write(archive)
+    ledger.database.archive(archive)
+    with pytest.raises(StoreUnavailable):
+        ledger.database.write(lambda tx: tx.cursor.execute(text))
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------
@@ -254,6 +311,15 @@ def test_a_server_keeps_the_other_papers_too(server_ledger: Store, postgres_url:
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("statement", [*RECORD_CHANGES, "TRUNCATE operation CASCADE", "TRUNCATE request"])
+def test_a_server_keeps_records_too(server_ledger: Store, postgres_url: str, statement: str) -> None:
+    """As on SQLite, and from a superuser."""
+    assert server_ledger.queries.counts()
+    with admin(postgres_url) as session, pytest.raises(psycopg.Error, match="stay until a tombstone stands for them"):
+        session.execute(statement)
+
+
+@pytest.mark.postgres
 def test_a_server_lets_events_go_once_a_tombstone_says_so(server_ledger: Store, postgres_url: str) -> None:
     """As on SQLite: a tombstone names the head, and then that operation's events may go; no others."""
     opened(server_ledger, step="other")
@@ -267,7 +333,8 @@ def test_a_server_lets_events_go_once_a_tombstone_says_so(server_ledger: Store, 
             with pytest.raises(psycopg.Error, match="must name the head of an operation's chain"):
                 session.execute(add, wrong)
         session.execute(add, (first, seq, head))
-        session.execute("DELETE FROM event WHERE operation_id = %s", (first,))
+        for table in ("event", "request", "operation"):
+            session.execute(f"DELETE FROM {table} WHERE operation_id = %s", (first,))
         assert session.execute("SELECT operation_id FROM event").fetchall() == [(other,)]
         with pytest.raises(psycopg.Error, match="the journal only grows"):
             session.execute("DELETE FROM event")
@@ -281,6 +348,12 @@ def test_a_server_lets_events_go_once_a_tombstone_says_so(server_ledger: Store, 
         "ALTER TABLE event ENABLE TRIGGER event_no_truncate",
         "ALTER TABLE event ENABLE REPLICA TRIGGER event_no_change",
         "DROP TRIGGER event_no_change ON event",
+        """CREATE OR REPLACE TRIGGER event_no_change BEFORE UPDATE OF reason ON event FOR EACH ROW
+           EXECUTE FUNCTION opledger_refuse(); ALTER TABLE event ENABLE ALWAYS TRIGGER event_no_change""",
+        # What would swallow rows, so that they are acknowledged and nowhere.
+        "CREATE RULE event_no_rows AS ON INSERT TO event DO INSTEAD NOTHING",
+        """CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+           CREATE TRIGGER event_no_rows BEFORE INSERT ON event FOR EACH ROW EXECUTE FUNCTION f()""",
         "CREATE OR REPLACE FUNCTION opledger_refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
         """CREATE OR REPLACE FUNCTION opledger_refuse_delete() RETURNS trigger LANGUAGE plpgsql
            AS 'BEGIN RETURN OLD; END'""",
@@ -309,10 +382,18 @@ def test_the_owner_of_the_table_has_no_right_to_change_rows(postgres_server: str
         session.execute("CREATE DATABASE opledger_owned OWNER opledger_owner_alone")
     url = as_role(with_database(postgres_server, "opledger_owned"), "opledger_owner_alone")
     with Store.open(url) as store:
-        assert store.queries.counts() == {}
-    for statement in ("UPDATE event SET actor = ''", "DELETE FROM event", "TRUNCATE event"):
+        store.pin_contract(CONTRACT)
+        opened(store)
+    for statement in (
+        "UPDATE event SET actor = ''",
+        "TRUNCATE event",
+        "DELETE FROM leaf",
+        "UPDATE tombstone SET seq = 1",
+    ):
         with admin(url) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute(statement)
+    with admin(url) as session, pytest.raises(psycopg.Error, match="the journal only grows"):
+        session.execute("DELETE FROM event")  # its right, for the archive; the guard holds
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
