@@ -2,7 +2,8 @@
 
 Order: flags, environment, ``opledger.toml`` in the working directory, ``opledger.toml`` in the user's configuration
 folder, defaults. Approval policies and notices of both files apply together: a file in the working directory can add a
-policy, and never take one away.
+policy, and never take one away. Whose keys count is said by the user's own file, if it says so: a working directory
+must not bring keys of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from opledger.rules.contract import Contract
 from opledger.rules.files import contract as contract_file
 from opledger.rules.files.contract import ContractInvalid
 from opledger.rules.files.reader import nearest
-from opledger.rules.files.settings import Notify, Policy, SettingsFile, SettingsInvalid, level, parse_settings
+from opledger.rules.files.settings import Notify, Policy, SettingsFile, SettingsInvalid, is_url, level, parse_settings
 from opledger.rules.schemas import MAX_SCHEMA
 
 __all__ = [
@@ -70,7 +71,10 @@ class AuditSettings:
     """When checkpoints are written, and where they are anchored."""
 
     checkpoint: timedelta = timedelta(seconds=5)
-    anchors: tuple[Path, ...] = ()
+    anchors: tuple[Path | str, ...] = ()  #: files, and URLs of other places; ``{ledger}`` becomes the ledger's id
+    key: Path | None = None  #: signs them; None: a file of the ledger's name in `keys`
+    keys: Path = field(default_factory=lambda: platformdirs.user_data_path("opledger") / "keys")
+    allowed_signers: Path | None = None  #: whose SSH keys count under signed approvals; in the form that git uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,11 @@ def load_settings(
     sqlite = sqlite_path(database)
     beside = data if sqlite is None else (cwd / sqlite).parent
     audit = _merged(files, "audit")
-    anchors = audit.pop("anchors", (f"{'ledger.db' if sqlite is None else sqlite.name}.anchor",))
+    audit.pop("allowed_signers", None)
+    audit.pop("key", None)
+    # A server's ledgers have no folder of their own to tell them apart.
+    elsewhere = "ledger.db.anchor" if database.startswith("sqlite") else "anchors/{ledger}.anchor"
+    anchors = audit.pop("anchors", (elsewhere if sqlite is None else f"{sqlite.name}.anchor",))
     return Settings(
         database=database,
         results=word("results") or str(beside / "results"),
@@ -150,7 +158,13 @@ def load_settings(
         log=_log_level(word("log") or "warning"),
         contracts=_contract_folders(flags.get("contracts") or environ.get("OPLEDGER_CONTRACTS"), cwd, files),
         worker=WorkerSettings(**_merged(files, "worker")),
-        audit=AuditSettings(anchors=tuple(beside / Path(name).expanduser() for name in anchors), **audit),
+        audit=AuditSettings(
+            anchors=tuple(name if is_url(name) else beside / Path(name).expanduser() for name in anchors),
+            key=_signing_key(files),
+            keys=data / "keys",
+            allowed_signers=_signers(files),
+            **audit,
+        ),
         policies=tuple(policy for file in files.values() for policy in file.policies),
         notify=tuple(notify for file in files.values() for notify in file.notify),
         console=ConsoleSettings(**_merged(files, "console")),
@@ -304,6 +318,19 @@ def _merged(files: Mapping[Path, SettingsFile], part: str) -> dict[str, Any]:
     for file in files.values():
         merged = {**getattr(file, part), **merged}
     return merged
+
+
+def _signing_key(files: Mapping[Path, SettingsFile]) -> Path | None:
+    """Return the file with the key that signs checkpoints, relative to the settings file that names it."""
+    named = (folder / Path(file.audit["key"]).expanduser() for folder, file in files.items() if "key" in file.audit)
+    return next(named, None)
+
+
+def _signers(files: Mapping[Path, SettingsFile]) -> Path | None:
+    """Return the file that says whose keys count; the user's own word stands before that of the working directory."""
+    named = [folder / Path(file.audit["allowed_signers"]).expanduser() for folder, file in files.items()
+             if "allowed_signers" in file.audit]  # fmt: skip
+    return named[-1] if named else None
 
 
 def _contract_folders(given: str | None, cwd: Path, files: Mapping[Path, SettingsFile]) -> tuple[Path, ...]:

@@ -169,8 +169,26 @@ def test_results_and_anchor_lie_beside_a_sqlite_file(home: Home, database: str, 
     settings = home.load(db=database)
     folder = Path(beside.replace("CWD", str(home.cwd)).replace("DATA", str(home.data)))
     assert settings.results == str(folder / "results")
-    name = "jobs.db.anchor" if "jobs.db" in database else "ledger.db.anchor"
+    elsewhere = "ledger.db.anchor" if database.startswith("sqlite") else "anchors/{ledger}.anchor"
+    name = "jobs.db.anchor" if "jobs.db" in database else elsewhere
     assert settings.audit.anchors == (folder / name,)
+
+
+def test_an_anchor_is_a_file_or_says_what_it_is(home: Home) -> None:
+    """Anything with a scheme is no path; a path lies beside the database."""
+    given = ["a.anchor", "/a:b", "./s3:x", "s3://b/x", "syslog:", "journald:", "memory:"]
+    (home.cwd / "opledger.toml").write_text(f"[audit]\nanchors = {given}\n")
+    files = (home.data / "a.anchor", Path("/a:b"), home.data / "s3:x")
+    assert home.load().audit.anchors == (*files, "s3://b/x", "syslog:", "journald:", "memory:")
+
+
+def test_the_signing_key_lies_apart_from_the_ledger(home: Home) -> None:
+    """In the user's own folder, by the ledger's name; or where a settings file says, from that file on."""
+    assert (home.load(db="sqlite:////srv/x.db").audit.key, home.load().audit.keys) == (None, home.data / "keys")
+    (home.config / "opledger.toml").write_text("[audit]\nkey = 'sign.pem'\n")
+    assert home.load().audit.key == home.config / "sign.pem"
+    (home.cwd / "opledger.toml").write_text("[audit]\nkey = '/etc/opledger/sign.pem'\n")
+    assert home.load().audit.key == Path("/etc/opledger/sign.pem")
 
 
 def test_contract_folders_are_separated_by_colons(home: Home) -> None:

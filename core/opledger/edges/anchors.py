@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import socket
 import stat
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,6 @@ JOURNAL: Final = Path("/run/systemd/journal/socket")
 NEAR: Final = 32 * 1024
 """Bytes at the end of a file in which a note is looked for that another worker may just have written."""
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _LEDGER: Final = "{ledger}"
 _AUTH_NOTICE: Final = 4 * 8 + 5
 """Syslog's facility for security messages, and a severity that is worth a note."""
@@ -79,11 +77,6 @@ def open_anchor(setting: Path | str, ledger_id: str) -> Anchor:
 def open_anchors(settings: Sequence[Path | str], ledger_id: str) -> list[Anchor]:
     """Open all anchors that are configured. Raises ConfigWrong as `open_anchor`."""
     return [open_anchor(setting, ledger_id) for setting in settings]
-
-
-def is_url(text: str) -> bool:
-    """Say whether an anchor as it is written names something else than a file."""
-    return _SCHEME.match(text) is not None
 
 
 class FileAnchor:
@@ -219,6 +212,8 @@ def _line(note: str) -> bytes:
 
 def _text(line: bytes) -> str | None:
     """Return the note in a line; None for a line that was torn, or is none of ours."""
+    if not line.startswith(b"{"):
+        return None
     with suppress(ValueError, RecursionError):
         found = json.loads(line)
         if isinstance(found, dict) and isinstance(found.get("note"), str):

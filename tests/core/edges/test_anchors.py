@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from opledger.edges.anchors import NEAR, TAIL, FileAnchor, JournalAnchor, SyslogAnchor, is_url, open_anchor
+from opledger.edges.anchors import NEAR, TAIL, FileAnchor, JournalAnchor, SyslogAnchor, open_anchor
 from opledger.errors import ConfigWrong, StoreUnavailable
 
 LEDGER = "ldg_01JC0000000000000000000000"
@@ -184,11 +184,3 @@ def test_what_is_no_anchor(url: str) -> None:
     with pytest.raises(ConfigWrong, match=r"an anchor in \[audit\]") as caught:
         open_anchor(url, LEDGER)
     assert "hunter2" not in caught.value.message
-
-
-def test_what_names_a_file() -> None:
-    """Anything without a scheme."""
-    assert [is_url(text) for text in ("a.anchor", "/a:b", "./s3:x", "s3://b", "syslog:", "memory:")] == [
-        *(False, False, False),
-        *(True, True, True),
-    ]

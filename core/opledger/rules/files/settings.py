@@ -45,6 +45,7 @@ class Policy:
     approvers: tuple[str, ...] = ()  #: empty: anybody but the requester
     four_eyes: bool = True  #: the requester cannot approve, nobody counts twice
     expires: timedelta | None = None
+    signed: bool = False  #: an approval counts only with the approver's SSH signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,11 @@ def parse_settings(source: str, *, name_hint: str = "opledger.toml") -> Settings
     return read
 
 
+def is_url(anchor: str) -> bool:
+    """Say whether an anchor as it is written names something else than a file: an object store, ``syslog:`` …"""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", anchor) is not None
+
+
 def level(raw: Any) -> str:
     """A log level, in small letters."""
     return v.one_of(*LEVELS)(raw.lower() if isinstance(raw, str) else raw)
@@ -132,7 +138,7 @@ def _worker(table: Table | None) -> dict[str, Any]:
 def _audit(table: Table | None) -> dict[str, Any]:
     if table is None:
         return {}
-    read = _given(table, {"checkpoint": v.duration})
+    read = _given(table, {"checkpoint": v.duration, "key": v.text, "allowed_signers": v.text})
     anchors = table.values("anchors", (), v.text)
     table.done()
     return {**read, "anchors": anchors} if anchors else read
@@ -156,6 +162,7 @@ def _policy(table: Table) -> Policy:
         approvers=approvers,
         four_eyes=table.value("four_eyes", True, v.flag),
         expires=table.value("expires", None, v.duration),
+        signed=table.value("signed", False, v.flag),
     )
     if table.data.get("approvers") == []:
         table.problem("approvers", "must not be an empty list: nobody could approve")
