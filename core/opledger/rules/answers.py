@@ -370,7 +370,8 @@ def read_missing_result(
     page = open_page(outcome, contract, op)
     retry_at, hint = wait_until(page)
     status = outcome.status
-    credentials = status == 401 and not outcome.renewed
+    # A host that got no credentials cannot have refused them.
+    credentials = status == 401 and not outcome.renewed and own_url(contract, outcome.url, "") is not None
     waits = (
         page.holds(result.not_ready_when) if result.not_ready_when is not None else status in (202, 404, 409, 425)
     ) or (page.ok and not outcome.body)

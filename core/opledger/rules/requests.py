@@ -234,8 +234,11 @@ def collect_parts(
     return [(None, collect(op, contract, status_document, answer_url)), *others]
 
 
-def result_read(op: Operation, contract: Contract, url: str) -> Request:
-    """Return the read of a result at a URL that `result_url` has let pass. A foreign host gets no credentials."""
+def result_read(op: Operation, contract: Contract, url: str, *, redirected: bool = False) -> Request:
+    """Return the read of a result at a URL that `result_url` has let pass. A foreign host gets no credentials.
+
+    Nor does our own one where a redirect led there: whoever sent it would choose what we ask for in our name.
+    """
     result = contract.result
     if result is None:
         raise Refused(f"{contract.name} has no result to fetch")
@@ -244,6 +247,8 @@ def result_read(op: Operation, contract: Contract, url: str) -> Request:
         return Request(method="GET", url=url, origin=origin, timeout=result.timeout, max_bytes=result.max_size)
     read = _read(op, contract, url, "GET", result.timeout)
     read = replace(read, max_bytes=result.max_size, effectful=result.single_use)
+    if redirected:
+        return replace(read, headers=(), auth=Auth(), secrets=None)
     return read if result.auth == "same_origin" else replace(read, auth=Auth())
 
 

@@ -275,7 +275,8 @@ def _redirect(way: _Way, outcome: Outcome) -> Request | None:
     if not location:
         return None
     try:
-        return requests.result_read(drive.op, contract, requests.result_url(contract, location, way.request.url))
+        url = requests.result_url(contract, location, way.request.url)
+        return requests.result_read(drive.op, contract, url, redirected=True)
     except Refused as refused:
         log.info("%s: %s", drive.op.operation_id, refused)
         return None
