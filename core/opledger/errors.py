@@ -6,6 +6,8 @@
         IllegalTransition  the state machine has no such arrow
         BodyConflict       the same operation id (or task step) with another body
         UsageError         malformed input: bad JSON, bad duration, missing file
+        SignatureRequired  an approval must be signed, and this one is not
+        BadSignature       an approval's signature does not hold
       ConfigWrong        you: a contract file, a setting or a secret reference is wrong
         SecretWrong        a secret cannot be had on this machine
       ProviderBroke      they: the remote API answered something it must not answer
@@ -61,6 +63,18 @@ class UsageError(Refused):
     """Input that cannot be read: malformed JSON, a bad duration, a missing file."""
 
     code: ClassVar[str] = "usage"
+
+
+class SignatureRequired(Refused):
+    """An approval must be signed with the approver's SSH key, and this one is not. Nothing was recorded."""
+
+    code: ClassVar[str] = "signature_required"
+
+
+class BadSignature(Refused):
+    """The signature of an approval is not its approver's, or not over it. Nothing was recorded."""
+
+    code: ClassVar[str] = "bad_signature"
 
 
 class ConfigWrong(OpledgerError):

@@ -46,6 +46,7 @@ tick = "500ms"
 [audit]
 checkpoint = "10s"
 anchors = ["one.anchor", "/var/two.anchor"]
+allowed_signers = "signers"
 [console]
 theme = "dark"
 keys = { approve = "a" }
@@ -56,6 +57,7 @@ approvals = 2
 approvers = ["ana", "jo"]
 four_eyes = false
 expires = "4h"
+signed = true
 [[policy]]
 when = 'true'
 [[notify]]
@@ -118,7 +120,8 @@ def test_a_file_is_read_value_by_value(home: Home) -> None:
     )
     strict, plain = settings.policies
     assert (strict.approvals, strict.approvers, strict.four_eyes) == (2, ("ana", "jo"), False)
-    assert strict.expires == timedelta(hours=4)
+    assert (strict.expires, strict.signed, plain.signed) == (timedelta(hours=4), True, False)
+    assert settings.audit.allowed_signers == home.cwd / "signers"
     assert strict.when.holds({"operation": {"contract": "payouts", "body": {"amount": 1001}}})
     assert plain == Policy(when=plain.when, approvals=1, approvers=(), four_eyes=True, expires=None)
     (notice,) = settings.notify
@@ -150,6 +153,15 @@ def test_a_file_in_the_working_directory_cannot_take_a_policy_away(home: Home) -
     (home.config / "opledger.toml").write_text("[[policy]]\nwhen = 'true'\napprovals = 2\n")
     (home.cwd / "opledger.toml").write_text("[[policy]]\nwhen = 'false'\n")
     assert [policy.when.text for policy in home.load().policies] == ["false", "true"]
+
+
+def test_a_file_in_the_working_directory_cannot_bring_keys_of_its_own(home: Home) -> None:
+    """Whose signatures count is the user's word; where it says nothing, a project may."""
+    assert home.load().audit.allowed_signers is None
+    (home.cwd / "opledger.toml").write_text('[audit]\nallowed_signers = "mine"\n')
+    assert home.load().audit.allowed_signers == home.cwd / "mine"
+    (home.config / "opledger.toml").write_text('[audit]\nallowed_signers = "/etc/signers"\n')
+    assert home.load().audit.allowed_signers == Path("/etc/signers")
 
 
 @pytest.mark.parametrize(

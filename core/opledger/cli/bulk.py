@@ -7,7 +7,7 @@ decides. What has changed between the look and the act is skipped and says what 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,13 +75,17 @@ class Which:
             raise UsageError("--if-version is the version of one record; give the id of that one operation")
 
 
-def decide(run: Run, which: Which, decision: Decision) -> int:
-    """Carry a decision out on all that are meant, or say what it would do; returns the exit code."""
+def decide(run: Run, which: Which, decision: Decision, equip: Callable[[Ledger], Decision] | None = None) -> int:
+    """Carry a decision out on all that are meant, or say what it would do; returns the exit code.
+
+    `equip` makes the decision whole, where that takes the open ledger.
+    """
     from opledger.cli import inputs
     from opledger.ledger import bulk
 
     which.check()
     with run.ledger(read_only=which.dry_run) as ledger:
+        decision = decision if equip is None else equip(ledger)
         if not which.by_filter and not which.dry_run:
             targets = [bulk.Target(name, which.if_version) for name in dict.fromkeys(which.ops)]
             if len(targets) == 1:

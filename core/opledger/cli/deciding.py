@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +17,14 @@ if TYPE_CHECKING:
     from opledger.ledger import Ledger
     from opledger.rules.model import Operation
 
+Sign = Annotated[
+    bool,
+    typer.Option("--sign", help="Sign each with your SSH key: one of ~/.ssh or of the agent, or the file named here."),
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Sign with this key; a .pub for one in an agent.", show_default=False),
+]
 Reason = Annotated[str, typer.Option(metavar="R", help="Why; it stands in the journal for good.")]
 
 
@@ -48,12 +58,28 @@ def approve(
     yes: bulk.Yes = False,
     dry_run: bulk.DryRun = False,
     if_version: bulk.IfVersion = None,
+    sign: Sign = False,
+    key: Key = None,
 ) -> int:
     """Approve requests, so that they may be sent. Refused for whoever requested them."""
     from opledger.ledger.bulk import Decision
 
-    which = bulk.Which(ops or (), state or (), contract, tag or (), attention, yes, dry_run, if_version)
-    return bulk.decide(run, which, Decision("approve", reason))
+    named, file = _key_among(ops or (), key) if sign else (ops or (), key)
+    which = bulk.Which(named, state or (), contract, tag or (), attention, yes, dry_run, if_version)
+    decision = Decision("approve", reason)
+    if not sign and file is None:
+        return bulk.decide(run, which, decision)
+    from opledger.ledger.signing import signing
+
+    return bulk.decide(run, which, decision, lambda ledger: replace(decision, sign=signing(ledger, key_file=file)))
+
+
+def _key_among(ops: Sequence[str], key: Path | None) -> tuple[Sequence[str], Path | None]:
+    """Take the key file out of the operations: ``--sign FILE`` reads like a flag with a value."""
+    files = [] if key is not None else [name for name in ops if not name.startswith("op_") and Path(name).is_file()]
+    if len(files) != 1:
+        return ops, key
+    return [name for name in ops if name != files[0]], Path(files[0])
 
 
 def reject(

@@ -19,11 +19,14 @@ from opledger.errors import Refused, UsageError
 from opledger.ledger.reading import Reading, Span, WaitTimedOut, span
 from opledger.ledger.reviewing import review_of, sharing, shown_to
 from opledger.ledger.shelf import Shelf
+from opledger.ledger.signing import Signing
 from opledger.ledger.submitting import Outcome, Submitting
 from opledger.rules import decide, human
 from opledger.rules import evidence as e
+from opledger.rules.approval_signatures import Sign
 from opledger.rules.contract import Contract
 from opledger.rules.model import Actor, ActorKind, Choice, Operation, State, to_rfc3339, utc
+from opledger.rules.policy import Demand
 from opledger.rules.wishes import Wish
 from opledger.store import Answer, Changed, Provider, Recorded, Store, Write
 
@@ -105,17 +108,25 @@ class Ledger(Reading):
         by: str | None = None,
         fingerprint: str | None = None,
         expected_version: int | None = None,
+        sign: Sign | None = None,
     ) -> Operation:
         """Approve the request as it is recorded. With the last approval that is needed it may be sent.
 
         `fingerprint` and `expected_version` are what the approver looked at: where they no longer hold, nothing is
-        approved. Raises Refused for agents, for the requester under four eyes, and for a second vote of one person.
+        approved. `sign` signs the approval (`signing.signing`). Raises Refused for agents, for the requester under four
+        eyes, and for a second vote of one person; SignatureRequired where an approval must be signed and is not, and
+        BadSignature where the signature is not this approver's over this approval.
         """
+        signed = self._signing(sign, by, reason)
 
         def judge(op: Operation, contract: Contract) -> e.Evidence:
-            self._still_asked(op, "approve")
-            approved = human.approval(op, self._who(by), self.demand(op), fingerprint, now=self.clock.now())
+            approved = signed.signed(op, allowed)
             return replace(approved, shown=self._shown(op).sha256, contract_digest=op.contract_digest)
+
+        def allowed(op: Operation) -> tuple[e.Approved, Demand]:
+            self._still_asked(op, "approve")
+            demand = self.demand(op)
+            return human.approval(op, self._who(by), demand, fingerprint, now=self.clock.now()), demand
 
         return self._act(operation, by, reason, judge, expected_version=expected_version)
 
@@ -236,6 +247,9 @@ class Ledger(Reading):
                 "all of them; name them all in one cancel"
             )
         return next((other.operation_id for other in others if other.cancel is not None), None)
+
+    def _signing(self, sign: Sign | None, by: str | None, reason: str) -> Signing:
+        return Signing(self, sign, self._who(by).name, human.reason(reason))
 
     def _shown(self, op: Operation) -> Answer:
         return shown_to(self, op)

@@ -13,8 +13,10 @@ from typing import Final, Literal
 from opledger.errors import Refused, UsageError
 from opledger.ledger import TRIES, Judge, Ledger
 from opledger.ledger.reading import RECENT, Span
+from opledger.ledger.signing import Signing, Unasked
 from opledger.rules import evidence as e
 from opledger.rules import human
+from opledger.rules.approval_signatures import Sign
 from opledger.rules.choices import choices
 from opledger.rules.contract import Contract
 from opledger.rules.model import Actor, Operation, State, to_rfc3339
@@ -47,6 +49,7 @@ class Decision:
     job: str | None = None
     extend_by: Span | None = None
     fingerprint: str | None = None  #: of approve: the request that was looked at; another one is not approved
+    sign: Sign | None = None  #: of approve: what signs each
 
     def on(
         self, ledger: Ledger, operation: str, *, also: Sequence[str] = (), expected_version: int | None = None
@@ -60,6 +63,7 @@ class Decision:
                 by=who,
                 fingerprint=self.fingerprint,
                 expected_version=expected_version,
+                sign=self.sign,
             )
         if self.verb == "reject":
             return ledger.reject(operation, reason=self.reason, by=who, expected_version=expected_version)
@@ -253,6 +257,9 @@ class _Rehearsal(Ledger):
         evidence = judge(op, self.contract_of(op))
         self.judged = (op, evidence)
         return project(op, _entry(self, op, who, evidence, because))
+
+    def _signing(self, sign: Sign | None, by: str | None, reason: str) -> Signing:
+        return Unasked(self, sign, self._who(by).name, human.reason(reason))
 
     def _shown(self, op: Operation) -> Answer:  # noqa: ARG002
         return Answer.of(b"")  # what the approver was shown is kept with a real approval, and costs many reads

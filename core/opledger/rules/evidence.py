@@ -62,6 +62,7 @@ class Submitted(Evidence):
     task: str | None = None
     step: str | None = None
     approval_because: str | None = None
+    signed_approval: bool = False  #: an approval counts only with the approver's SSH signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ class Approved(Evidence):
     fingerprint: str
     shown: str | None = None  #: sha256 of the stored review: what the approver was shown
     contract_digest: str | None = None
+    signature: str | None = None  #: over `approval_signatures.Statement`, made by ssh-keygen; one line of base64
+    signed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,11 @@ class Policy(Protocol):
         ...
 
     @property
+    def signed(self) -> bool:
+        """True where an approval counts only with the approver's SSH signature."""
+        ...
+
+    @property
     def expires(self) -> timedelta | None:
         """How long the request waits for approval before it is rejected."""
         ...
@@ -56,6 +61,7 @@ class Demand:
     four_eyes: bool = True
     expires: timedelta | None = None
     because: str | None = None
+    signed: bool = False  #: an approval counts only with the approver's SSH signature
 
 
 def demand(policies: Sequence[Policy], contract: Contract, operation: Mapping[str, Any]) -> Demand:
@@ -84,4 +90,5 @@ def demand(policies: Sequence[Policy], contract: Contract, operation: Mapping[st
         four_eyes=not applying or any(policy.four_eyes for policy in applying),
         expires=min(spans, default=None),
         because="; ".join(reasons) or None,
+        signed=contract.approval_signed or any(policy.signed for policy in applying),
     )

@@ -122,6 +122,7 @@ def review(
         "approvals_needed": op.approvals_needed,
         "approvers": None if demand.approvers is None else sorted(demand.approvers),
         "four_eyes": demand.four_eyes,
+        "signed": demand.signed,
         "because": demand.because,
         "lapses_at": shapes.moment(op.approval_deadline),
         "compared_with": None if alike is None else _alike(contract, alike),
@@ -171,6 +172,8 @@ def lines(document: Json) -> list[str]:
         + (f", by one of {', '.join(map(clean, document['approvers']))}" if document["approvers"] else "")
         + (f"; lapses at {document['lapses_at']}" if document["lapses_at"] else "")
     )
+    if document["signed"]:
+        out.append("an approval must be signed: opledger approve --sign")
     if document["billable"]:
         out.append("it costs money")
     if document["leaves"]:

@@ -160,5 +160,6 @@ def admit(wish: Wish, contract: Contract, *, operation_id: str, trace_id: str, d
         task=wish.task,
         step=wish.step,
         approval_because=demand.because if demand.approvals else None,
+        signed_approval=demand.signed,
     )
     return Admitted(operation_id, submitted, request)

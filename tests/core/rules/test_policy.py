@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from opledger.rules.files.contract import ContractInvalid
 from opledger.rules.files.settings import Policy
 from opledger.rules.policy import Demand, demand
 from opledger.rules.values import Condition
@@ -66,6 +67,22 @@ def test_four_eyes_can_only_be_waived_by_every_policy() -> None:
     assert not asked(policy("true", four_eyes=False)).four_eyes
     needs = contract("[approval]\nrequired = true\n" + CANCEL)
     assert demand([], needs, PAYOUT).four_eyes
+
+
+def test_one_policy_that_wants_signatures_is_enough() -> None:
+    """As with every other word, the strictest counts; a policy that does not apply asks nothing."""
+    assert not asked(policy("true"), policy("false", signed=True)).signed
+    assert asked(policy("true"), policy("true", signed=True)).signed
+    assert asked(policy("operation.nothing > 1", signed=True)).signed
+    found = demand([], contract("[approval]\nsigned = true\n" + CANCEL), PAYOUT)
+    assert (found.signed, found.approvals) == (True, 1)
+    assert not demand([], contract("[approval]\nrequired = true\n" + CANCEL), PAYOUT).signed
+
+
+def test_signed_approvals_of_none_are_refused() -> None:
+    """A contract that says both was not meant."""
+    with pytest.raises(ContractInvalid, match=r"approval\.signed"):
+        contract("[approval]\nrequired = false\nsigned = true\n" + CANCEL)
 
 
 def test_a_contract_can_ask_by_itself() -> None:

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.core.cli.conftest import Terminal
+from tests.support import sshkeys
+
+pytestmark = [sshkeys.needs_ssh_keygen, pytest.mark.processes]
+
+TOML = """
+[audit]
+allowed_signers = "allowed"
+[[policy]]
+when = 'true'
+signed = true
+"""
+
+
+@pytest.fixture
+def key(terminal: Terminal) -> Path:
+    """Ana's key, which counts here."""
+    (terminal.root / ".ssh").mkdir(mode=0o700)
+    key = sshkeys.make(terminal.root / ".ssh", "id_ed25519")
+    listed = terminal.root / "allowed"
+    listed.write_text(f'ana namespaces="opledger-approval@1" {sshkeys.public(key)}\n')
+    listed.chmod(0o600)
+    terminal.settings(TOML)
+    terminal.environ["HOME"] = str(terminal.root)
+    terminal.environ.pop("SSH_AUTH_SOCK", None)
+    return key
+
+
+def approved(terminal: Terminal, name: str) -> bool:
+    """Whether it may be sent, on a signed approval."""
+    events = terminal("events", name, "--json").json
+    return bool(events[-1]["kind"] == "Approved" and events[-1]["data"].get("signature"))
+
+
+def test_an_approval_is_signed_with_the_key_at_hand(terminal: Terminal, key: Path) -> None:
+    """From a refusal, through what it says, to an approval that counts."""
+    name = terminal.submit()
+    refused = terminal.process("approve", name, "--reason", "ok", "--json")
+    assert (refused.code, refused.error["code"]) == (3, "signature_required")
+    assert f"opledger approve {name}" in refused.error["message"]
+    done = terminal.process("approve", name, "--reason", "ok", "--sign")
+    assert done.code == 0, done.err
+    assert approved(terminal, name)
+    event = terminal("events", name, "--json").json[-1]
+    assert event["host"]
+    assert "@" in event["process"]
+
+
+@pytest.mark.parametrize("how", [["--key", "K"], ["--sign", "K"], ["--sign", "--key", "K"], ["--key", "K.pub"]])
+def test_a_key_can_be_named(terminal: Terminal, key: Path, how: list[str]) -> None:
+    """``--sign FILE`` reads like a flag with a value, and is taken as one."""
+    other = key.rename(key.with_name("other"))
+    key.with_name(f"{key.name}.pub").rename(other.with_name("other.pub"))
+    name = terminal.submit()
+    done = terminal.process("approve", name, "--reason", "ok", *(word.replace("K", str(other)) for word in how))
+    assert done.code == 0, done.err
+    assert approved(terminal, name)
+
+
+def test_another_key_is_refused_and_nothing_is_recorded(terminal: Terminal, key: Path) -> None:
+    """A key that is not listed, a file that is not there."""
+    name = terminal.submit()
+    other = sshkeys.make(terminal.root, "other")
+    done = terminal.process("approve", name, "--reason", "ok", "--key", str(other), "--json")
+    assert (done.code, done.error["code"]) == (3, "bad_signature")
+    assert "is not listed" in done.error["message"]
+    done = terminal.process("approve", name, "--reason", "ok", "--key", "nowhere")
+    assert (done.code, "there is no key file nowhere" in done.err) == (2, True)
+    assert terminal("show", name, "--json").json["state"] == "awaiting_approval"
+
+
+def test_many_are_signed_each(terminal: Terminal, key: Path) -> None:
+    """By filter, as everywhere; a dry run asks for no key."""
+    names = [terminal.submit(body=f'{{"rows": {rows}}}') for rows in (5, 6)]
+    ahead = terminal.process("approve", "--contract", "jobs", "--reason", "ok", "--sign", "--dry-run", "--json")
+    assert [one["eligible"] for one in ahead.json] == [True, True]
+    done = terminal.process("approve", "--contract", "jobs", "--reason", "ok", "--sign", "--yes")
+    assert done.code == 0, done.err
+    assert all(approved(terminal, name) for name in names)
+
+
+def test_the_passphrase_is_asked_at_the_terminal(terminal: Terminal, key: Path) -> None:
+    """By ssh-keygen itself: we never see it."""
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "correct horse", "-f", str(key)], check=True, timeout=60)
+    name = terminal.submit()
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(terminal.root)
+        os.environ.update({**terminal.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        os.environ.pop("SSH_AUTH_SOCK", None)
+        words = [sys.executable, "-m", "opledger.cli", "approve", name, "--reason", "ok", "--sign"]
+        os.execv(sys.executable, words)
+    said, typed, until = b"", False, time.monotonic() + 120
+    while time.monotonic() < until:
+        if not select.select([master], [], [], 1)[0]:
+            continue
+        try:
+            piece = os.read(master, 4096)
+        except OSError:  # the other end is closed: it has ended
+            break
+        if not piece:
+            break
+        said += piece
+        if b"passphrase" in said and not typed:
+            os.write(master, b"correct horse\n")
+            typed = True
+    _, status = os.waitpid(pid, 0)
+    os.close(master)
+    assert (typed, os.waitstatus_to_exitcode(status)) == (True, 0), said
+    assert b"correct horse" not in said
+    assert approved(terminal, name)
