@@ -48,6 +48,11 @@ def new_operation_id(clock: Clock) -> str:
     return f"op_{ULID.from_datetime(clock.now())}"
 
 
+def new_ledger_id(clock: Clock) -> str:
+    """Return ``ldg_`` and a ULID: what a ledger is called outside of its database."""
+    return f"ldg_{ULID.from_datetime(clock.now())}"
+
+
 def new_id(prefix: str) -> str:
     """Return a short unguessable id, e.g. ``call_3f9c…`` (80 bits)."""
     return f"{prefix}_{secrets.token_hex(10)}"

@@ -105,7 +105,7 @@ def _fresh(_: Tongue) -> ClauseElement:
 
 
 def _last_row(_: Tongue) -> ClauseElement:
-    return select(func.max(_rowid))
+    return select(func.max(_rowid)).select_from(EVENT)
 
 
 def _recent(_: Tongue) -> ClauseElement:

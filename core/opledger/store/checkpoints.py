@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -18,7 +17,7 @@ from sqlalchemy import (
     update,
 )
 
-from opledger.errors import IntegrityBroken
+from opledger.errors import IntegrityBroken, Refused
 from opledger.rules import notes
 from opledger.rules.tree import Tree
 from opledger.store.directory import OPEN_STATES
@@ -230,17 +229,21 @@ def _jump(tongue: Tongue) -> ClauseElement:
     )
 
 
-def give_up(database: Database, papers: Callable[[], Acknowledged]) -> tuple[Acknowledged, int]:
+def give_up(database: Database, given: Acknowledged) -> int:
     """Write down what is given up, and put the fences of all open operations beyond it; how many those were.
 
-    Nobody holds a lease afterwards, so what a process of before still wants to write is refused. `papers` is called
-    inside of the transaction, so that what it compares with cannot move meanwhile.
+    Nobody holds a lease afterwards, so what a process of before still wants to write is refused. Raises Refused where
+    a newer checkpoint or acknowledgement came meanwhile.
     """
 
-    def work(tx: Tx) -> tuple[Acknowledged, int]:
+    def work(tx: Tx) -> int:
         if tx.tongue.kind == "postgresql":
             tx.all(_wait)
-        given = papers()
+        last, before = read_newest(tx), acknowledged(tx)
+        if (last is not None and last.number > given.abandoned_to) or (
+            before is not None and before.abandoned_to >= given.abandoned_to
+        ):
+            raise Refused("the ledger has gone on meanwhile; nothing was written: look again")
         row = (
             given.abandoned_to,
             given.abandoned_from,
@@ -253,7 +256,7 @@ def give_up(database: Database, papers: Callable[[], Acknowledged]) -> tuple[Ack
         tx.many(tx.prepared(_give_up), [row])
         jumped = tx.run(_jump, epoch=given.epoch + JUMP, states=tx.tongue.several(OPEN_STATES))
         tx.wakes = True
-        return given, jumped
+        return jumped
 
     return database.write(work)
 

@@ -108,6 +108,7 @@ class Database:
         self.name = side.name
         self.read_only = side.read_only
         self.tongue = Tongue(side.kind)
+        self.events = 0  #: journal rows that this process has written
         self._known: dict[Any, Prepared] = {}
         self._lock = threading.Lock()
         self._writer: Any = None
@@ -201,6 +202,7 @@ class Database:
                 self._roll_back(cursor)
                 raise
             self._commit(cursor, tx)
+            self.events += tx.events
             return result
         finally:
             self._close(cursor)

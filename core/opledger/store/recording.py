@@ -329,5 +329,6 @@ def _store(tx: Tx, batch: Batch, seats: Iterable[Seat]) -> None:
 def store_events(tx: Tx, events: list[tuple[Any, ...]]) -> None:
     """Append journal rows."""
     tx.many(tx.prepared(insert_event), events)
+    tx.events += len(events)
     operation_id, seq, *_ = events[0]
     tx.proof = (operation_id, seq, events[0][12])

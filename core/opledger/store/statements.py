@@ -126,6 +126,7 @@ class Tx:
     tongue: Tongue
     known: dict[Any, Prepared]  #: shared by all transactions of a database
     wakes: bool = False  #: others must be told of this commit
+    events: int = 0  #: journal rows that it has written
     proof: tuple[str, int, bytes] | None = None  #: an event that is stored exactly if this transaction was committed
 
     def prepared(self, recipe: Recipe) -> Prepared:

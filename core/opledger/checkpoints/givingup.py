@@ -1,0 +1,105 @@
+"""After a backup was restored: a person says that the ledger goes on, and what it has forgotten is written down.
+
+Everything that an anchor holds and the database does not is given up, by its numbers. The next checkpoint comes behind
+those and names the newest of them, so that in no anchor two checkpoints ever have one number. The fences of all open
+operations jump, so that nobody of before can write any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from opledger.checkpoints import standing
+from opledger.config import AuditSettings
+from opledger.edges.anchors import open_anchors
+from opledger.errors import Refused, StoreUnavailable, UsageError
+from opledger.rules.model import Actor, ActorKind, to_rfc3339
+from opledger.rules.notes import Signed
+from opledger.store import checkpoints as table
+from opledger.store.checkpoints import Acknowledged, Ledger
+from opledger.store.engine import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What the anchors hold and the database does not."""
+
+    ledger: Ledger
+    last: Signed  #: the newest of it
+    first: int  #: number of the oldest of it
+    epoch: int  #: highest fence that is known of it
+    since: datetime | None  #: when the newest checkpoint was made that both know
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was given up, and how many open operations got new fences."""
+
+    acknowledged: Acknowledged
+    operations: int
+
+
+def forgotten(database: Database, audit: AuditSettings) -> Forgotten:
+    """Compare all that the anchors hold with the database.
+
+    Raises Refused where they agree, StoreUnavailable where an anchor cannot be read now (it may know more than the
+    others), ConfigWrong as `standing.look`.
+    """
+    found = standing.look(database, audit)
+    for place in found.places:
+        if place.problem is not None:
+            raise StoreUnavailable(
+                f"{place.problem}; it may know of more than the others, so bring it back first, or take it out of "
+                "[audit] anchors"
+            )
+    if found.ledger is None or found.ahead is None:
+        raise Refused("no anchor holds anything that the database does not: there is nothing to acknowledge")
+    anchors = open_anchors(audit.anchors, found.ledger.ledger_id)
+    held = standing.held_by(anchors, found.ledger, standing.public_key(audit, found.ledger))
+    lost = [one for one in held if not table.knows(database, one.note.number, one.hash)]
+    last = max(lost, key=lambda one: one.note.number)
+    first = min(one.note.number for one in lost)
+    since = [one.note.at for one in held if one.note.number < first]
+    epoch = max(one.note.epoch for one in lost)
+    return Forgotten(found.ledger, last, first, epoch, max(since, default=None))
+
+
+def meaning(found: Forgotten) -> str:
+    """Say what acknowledging means, for the person who is asked."""
+    note = found.last.note
+    since = "the beginning" if found.since is None else to_rfc3339(found.since)
+    return (
+        f"Checkpoints {found.first} to {note.number} ({to_rfc3339(note.at)}) are given up: whatever was submitted, "
+        f"sent or answered from {since} on is not in this database. Operations that were open then are taken up from "
+        "where this database has them, and requests that were sent may be sent again: look at the providers first. "
+        "Workers of before can write no more. This stands in the ledger for good, and in every later verification."
+    )
+
+
+def acknowledge(
+    database: Database, audit: AuditSettings, who: Actor, reason: str, now: datetime, expected: Forgotten
+) -> Given:
+    """Give up what the database has forgotten, in one transaction.
+
+    `expected`: what was shown to the person. Raises Refused for anybody but a person, and where meanwhile something
+    else is to be given up; otherwise as `forgotten`.
+    """
+    if who.kind is not ActorKind.HUMAN:
+        raise Refused(f"{who.name} is no person; only a person may say that the ledger goes on")
+    if not reason.strip():
+        raise UsageError("--reason is empty; say why the ledger goes on from here")
+    found = forgotten(database, audit)
+    if (found.last.hash, found.first) != (expected.last.hash, expected.first):
+        raise Refused("an anchor or the database has changed meanwhile; nothing was written: look again")
+    newest = table.newest(database)
+    given = Acknowledged(
+        abandoned_from=found.first,
+        abandoned_to=max(found.last.note.number, 0 if newest is None else newest.number),
+        at=now,
+        by=who.name,
+        reason=reason.strip(),
+        epoch=max(found.epoch, 0 if newest is None else newest.epoch),
+        hash=found.last.hash,
+    )
+    return Given(given, table.give_up(database, given))

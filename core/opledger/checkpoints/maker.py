@@ -1,0 +1,239 @@
+"""What a worker runs beside its work: a checkpoint when enough has happened, and its way into every anchor.
+
+It never stands in the way of operations: what goes wrong here is logged, shown by `doctor`, and tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Final
+
+from opledger.checkpoints import standing
+from opledger.checkpoints.keys import Signer, signer
+from opledger.config import AuditSettings
+from opledger.edges.anchors import Anchor, open_anchors
+from opledger.edges.clock import Clock, SystemClock
+from opledger.edges.signing import is_signed
+from opledger.errors import ConfigWrong, IntegrityBroken, OpledgerError, StoreUnavailable
+from opledger.rules import notes, tree
+from opledger.rules.notes import Note, NoteInvalid
+from opledger.store import checkpointing
+from opledger.store import checkpoints as table
+from opledger.store.checkpointing import Added, Draft, Moved
+from opledger.store.engine import Database
+
+log = logging.getLogger("opledger.checkpoints")
+
+ROWS: Final = 64
+"""Journal rows after which the next checkpoint comes, whatever the time."""
+
+SHARE: Final = 50.0
+"""How many times as long as a checkpoint took none is written: where much happens, they take 2 % of the time."""
+
+SWEEP: Final = 300.0
+"""Seconds after which PostgreSQL is asked for all heads that moved, whenever that was."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An anchor as this worker writes to it."""
+
+    anchor: Anchor
+    upto: int | None = None  #: number of the newest checkpoint that it holds; None: not known yet
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known after the first look."""
+
+    signer: Signer
+    anchors: list[_Kept] = field(default_factory=list)
+
+
+class Checkpointer:
+    """Checkpoints of one ledger, as one worker writes them. Safe to call from several threads."""
+
+    def __init__(self, database: Database, audit: AuditSettings, clock: Clock | None = None) -> None:
+        self._database = database
+        self._audit = audit
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._state: _State | None = None
+        self._trusted: bytes | None = None  #: hash of the newest note whose signature is known to be ours
+        self._rows = 0
+        self._next = 0.0
+        self._swept: float | None = None
+        self._told: set[str] = set()
+
+    def start(self) -> None:
+        """Refuse a database that is older than one of its anchors.
+
+        Raises IntegrityBroken, ConfigWrong where an anchor is not fit or belongs to another ledger, StoreUnavailable
+        for the database. An anchor out of reach is logged: what it holds cannot be compared.
+        """
+        found = standing.check(self._database, self._audit)
+        for place in found.places:
+            if place.problem is not None:
+                log.warning("not compared: %s", place.problem)
+
+    def tick(self) -> None:
+        """Write a checkpoint if one is due: after `ROWS` rows, or once ``[audit] checkpoint`` has passed."""
+        now, rows = self._clock.monotonic(), self._database.events
+        patience = self._next + self._audit.checkpoint.total_seconds()
+        if now >= self._next and (rows - self._rows >= ROWS or now >= patience):
+            self.run()
+
+    def finish(self) -> None:
+        """Write the last checkpoint of this worker."""
+        self.run(last=True)
+
+    def run(self, *, last: bool = False) -> None:
+        """Write what is to be written now. What stands in the way is logged once, and tried again next time."""
+        with self._lock:
+            began = self._clock.monotonic()
+            self._rows = self._database.events
+            most = self._audit.checkpoint.total_seconds()
+            rest = most
+            try:
+                self._run(everything=last or self._is_sweep(began))
+                self._told.clear()
+                rest = min((self._clock.monotonic() - began) * SHARE, most)
+            except (StoreUnavailable, ConfigWrong, IntegrityBroken) as error:
+                self._tell(error)
+            self._next = self._clock.monotonic() + rest
+
+    def _is_sweep(self, now: float) -> bool:
+        if self._swept is not None and now - self._swept < SWEEP:
+            return False
+        self._swept = now
+        return True
+
+    def _tell(self, error: OpledgerError) -> None:
+        if error.message not in self._told:
+            self._told.add(error.message)
+            log.warning("no checkpoint: %s", error.message)
+
+    def _run(self, *, everything: bool) -> None:
+        state = self._state
+        while True:
+            moved = checkpointing.moved(self._database, everything=everything)
+            if not moved.leaves and moved.pending is None:
+                break
+            if state is None:
+                state = self._state = self._begin()
+            if not self._write(state.signer, moved) or not moved.more:
+                break
+        if moved.newest is not None and state is None:
+            state = self._state = self._begin()
+        if state is not None:
+            self._anchor(state)
+
+    def _begin(self) -> _State:
+        made = signer(self._database, self._audit, self._clock)
+        anchors = open_anchors(self._audit.anchors, made.ledger.ledger_id)
+        return _State(made, [_Kept(anchor) for anchor in anchors])
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def _write(self, made: Signer, moved: Moved) -> bool:
+        """Sign and write one checkpoint; False where another worker was faster."""
+        self._trust(made, moved)
+        grown = (moved.newest.tree if moved.newest is not None else tree.Tree()).add(
+            tree.leaf_of(one.kind, one.operation_id, one.seq, one.hash) for one in moved.leaves
+        )
+        note = _note(made, moved, grown, self._clock)
+        whole = made.key.sign(note.text(), note.origin)
+        draft = Draft(moved, whole, notes.read(whole), grown)
+        if not checkpointing.add(self._database, draft):
+            return False
+        self._trusted = draft.parsed.hash
+        return True
+
+    def _trust(self, made: Signer, moved: Moved) -> None:
+        """See that the newest checkpoint is one of ours, before another is signed on top of it: IntegrityBroken."""
+        newest = moved.newest
+        if newest is None or newest.hash == self._trusted:
+            return
+        try:
+            signed = notes.read(newest.note)
+        except NoteInvalid as error:
+            raise _foreign(newest.number) from error
+        note = signed.note
+        said = (note.number, note.size, note.root, note.operations, note.events, note.epoch)
+        held = (newest.number, newest.tree.size, newest.tree.root, newest.operations, newest.events, newest.epoch)
+        if note.origin != made.ledger.origin or said != held or not is_signed(signed, made.key.public):
+            raise _foreign(newest.number)
+        self._trusted = newest.hash
+
+    # --- anchoring ----------------------------------------------------------------------------------------------
+
+    def _anchor(self, state: _State) -> None:
+        """Bring to every anchor what it does not have."""
+        for kept in state.anchors:
+            try:
+                self._catch_up(state.signer, kept)
+                kept.problem = None
+            except (StoreUnavailable, ConfigWrong, IntegrityBroken) as error:
+                kept.upto = None  # what it took of the last ones is not known
+                if error.message != kept.problem:
+                    log.warning("not anchored: %s", error.message)
+                kept.problem = error.message
+
+    def _catch_up(self, made: Signer, kept: _Kept) -> None:
+        if kept.upto is None:
+            kept.upto = self._find(made, kept.anchor)
+        while missing := table.notes_after(self._database, kept.upto):
+            kept.anchor.append(missing)
+            kept.upto = missing[-1][0]
+
+    def _find(self, made: Signer, anchor: Anchor) -> int:
+        """The newest checkpoint that an anchor holds; 0: none. Where it cannot be read, what there is now counts.
+
+        Raises IntegrityBroken where it holds one that the database does not have: nothing is written behind that.
+        """
+        newest = table.newest(self._database)
+        near = 0 if newest is None else newest.number
+        if not anchor.reads:
+            return max(near - 1, 0)
+        place = standing.place_of(anchor, made.ledger, made.key.public, near)
+        if place.problem is not None:
+            raise StoreUnavailable(place.problem)
+        if place.newest is None:
+            return 0
+        if not table.knows(self._database, place.newest.note.number, place.newest.hash):
+            raise IntegrityBroken(
+                standing.older(self._database.name, table.newest(self._database), place, place.newest)
+            )
+        return place.newest.note.number
+
+
+def _foreign(number: int) -> IntegrityBroken:
+    return IntegrityBroken(
+        f"checkpoint {number} in the database was not signed with the ledger's key, or says something else than its "
+        "row: nothing is signed on top of it; find out what happened with: opledger audit verify"
+    )
+
+
+def _note(made: Signer, moved: Moved, grown: tree.Tree, clock: Clock) -> Note:
+    newest, pending = moved.newest, moved.pending
+    heads = [one for one in moved.leaves if one.kind == tree.HEAD]
+    number = 1 if newest is None else newest.number + 1
+    return Note(
+        origin=made.ledger.origin,
+        size=grown.size,
+        root=grown.root,
+        number=number if pending is None else max(number, pending.abandoned_to + 1),
+        at=clock.now(),
+        operations=(0 if newest is None else newest.operations) + sum(one.before == 0 for one in heads),
+        events=(0 if newest is None else newest.events) + sum(_more(one) for one in heads),
+        epoch=max(moved.epoch, 0 if pending is None else pending.epoch + table.JUMP),
+        previous=notes.GENESIS if newest is None else newest.hash,
+        acknowledged=None if pending is None else pending.hash,
+    )
+
+
+def _more(leaf: Added) -> int:
+    return leaf.seq - leaf.before
