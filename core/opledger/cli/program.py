@@ -24,6 +24,7 @@ from typer.main import get_command
 
 from opledger import errors
 from opledger.cli import (
+    audit,
     contracts,
     deciding,
     doctor,
@@ -96,6 +97,7 @@ for part in (
     contracts,
     providers,
     doctor,
+    audit,
     keys,
     settings,
     webhooks,
