@@ -19,8 +19,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable
-from opledger.store import guards, schema
+from opledger.store import guards, schema, selftest
 from opledger.store.postgres import PostgresServer, plain_url
+from opledger.store.selftest import Tried
 from opledger.store.sqlite import SqliteFile
 from opledger.store.statements import Prepared, Tongue, Tx
 from opledger.store.tables import EVENT, OPERATION
@@ -122,12 +123,33 @@ class Database:
             if self._on_reader(lambda cursor: self._stale(cursor, may_change=may_change)):
                 schema.migrate(self.side)
             if not self.read_only:
-                gone = self._on_reader(lambda cursor: guards.missing(self.kind, cursor))
-                if gone:
-                    raise StoreUnavailable(
-                        f"the guards of the journal in {self.name} were removed or changed ({', '.join(gone)}): "
-                        "find out by whom, run `opledger audit verify`, then restore them (see the README)"
-                    )
+                self._check_guards()
+
+    def self_test(self) -> Tried:
+        """Try what must not work on this database and with this login, without changing anything.
+
+        Raises StoreUnavailable where something of it works, or where it cannot be tried.
+        """
+        with self._readable():
+            self._check_guards()
+            side = self.side
+            tried = selftest.try_file(side) if isinstance(side, SqliteFile) else self._on_reader(selftest.try_server)
+            if tried.open:
+                whom = "this program" if tried.login is None else f"the login {tried.login}"
+                raise StoreUnavailable(
+                    f"the history in {self.name} is not safe from {whom}, which could run {'; '.join(tried.open[:3])} "
+                    "(it was undone): find out who altered rights or guards; `opledger doctor --roles` prints the "
+                    "rights that each login should have"
+                )
+            return tried
+
+    def _check_guards(self) -> None:
+        gone = self._on_reader(lambda cursor: guards.missing(self.kind, cursor))
+        if gone:
+            raise StoreUnavailable(
+                f"the guards of the journal in {self.name} were removed or changed ({', '.join(gone)}): "
+                "find out by whom, run `opledger audit verify`, then restore them (see the README)"
+            )
 
     def _stale(self, cursor: Any, *, may_change: bool) -> bool:
         return schema.check(schema.version(self.kind, cursor, self.name), self.name, may_change=may_change)
