@@ -3,57 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Self
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opledger.ledger.deliveries import Deliveries
-from opledger.rules.model import Operation, State
-from opledger.sim.hooks import MANNERS, WEBHOOK_SECRET, webhook_text
-from tests.fakes.hooks import ReceiverThread
+from opledger.rules.model import State
+from opledger.sim.hooks import MANNERS
+from tests.scenarios.hooked import LONG_POLL, Hooked, moved_by, outcome
 from tests.scenarios.stage import Stage
 
 IN_FLIGHT = {"error": {"code": "in_progress", "message": "still running"}}
-LONG_POLL = {'max = "60s"': 'max = "1h"', 'first = "1s"': 'first = "1h"'}
-"""So seldom that whatever happens soon happens because of a webhook."""
-
-
-class Hooked:
-    """A stage whose provider sends webhooks to a receiver."""
-
-    def __init__(self, stage: Stage, scheme: str = "standard", **changes: str) -> None:
-        self.stage = stage
-        secret = webhook_text(scheme, "env:HOOK_SECRET")
-        stage.contract("v1", changes, more=secret)
-        self.thread = ReceiverThread(stage.ledger, secret=WEBHOOK_SECRET)
-        self.scheme = scheme
-
-    def __enter__(self) -> Self:
-        self.thread.__enter__()
-        self.tells()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stage.sim.ask("POST", "/_webhooks", {})
-        self.thread.stop()
-
-    def tells(self, **how: Any) -> None:
-        """Say how the provider sends from now on."""
-        told = {"to": self.thread.url("sim"), "scheme": self.scheme, "follow": False, **how}
-        self.stage.sim.ask("POST", "/_webhooks", told)
-
-    def deliver(self, operation: Operation, *events: str, manner: str = "plain") -> list[int]:
-        """Let the provider send now; returns what it was answered."""
-        (job,) = self.stage.jobs(operation)
-        sent = self.stage.sim.ask("POST", "/_deliver", {"job": job, "events": events, "manner": manner})
-        return [one["status"] for one in sent]
-
-    def reads(self, operation: Operation) -> int:
-        """How often the job was looked at."""
-        return len(self.stage.wire("status", operation))
 
 
 @pytest.fixture
@@ -68,18 +29,6 @@ def hooked(stage: Stage) -> Iterator[Hooked]:
     """On both databases, polled once an hour."""
     with Hooked(stage, **LONG_POLL) as made:
         yield made
-
-
-def moved_by(stage: Stage, operation: Operation) -> set[str]:
-    """What moved the operation from state to state."""
-    return {str(event.cause).partition(":")[0] for event in stage.ledger.history(operation.operation_id)}
-
-
-def outcome(stage: Stage, operation: Operation) -> tuple[Any, ...]:
-    """What counts in the end: state, the provider's word, lines of the result, jobs started and results read."""
-    op = stage.show(operation)
-    lines = None if op.result is None else len(Path(str(op.result.location)).read_bytes().splitlines())
-    return op.state, op.remote_state, lines, len(stage.jobs(operation)), len(stage.wire("result", operation))
 
 
 @pytest.mark.parametrize("scheme", ["standard", "hmac"])

@@ -229,8 +229,12 @@ class Ledger(Reading):
         return self._act(operation, by, human.reason(text), lambda *_: e.Noted(text.strip()))
 
     def ask_for_read(self, operation: str, *, by: str | None = None) -> Operation:
-        """Make a status read due now; whichever worker holds or takes the operation does it."""
+        """Make a status read due now; whichever worker holds or takes the operation does it.
+
+        Raises Refused where the provider has none.
+        """
         who = self._who(by)
+        self.check_has_status_read(self.show(operation))
         return self._act(operation, by, "a read was asked for", lambda *_: e.Notified("person", who.name))
 
     def _shared_target(self, op: Operation, contract: Contract, also: Sequence[str]) -> str | None:

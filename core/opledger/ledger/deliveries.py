@@ -1,7 +1,8 @@
 """Deliveries of webhooks: judged at the door, kept, and handed to the operations that they are about.
 
-A delivery never changes a state. It is appended to the operation as a hint and makes the next read due now; what is so
-is what that read says. One that comes before its job is known waits, and is handed over by whoever looks next.
+A delivery never changes a state here. It is appended to the operation as a hint and makes the next read due now; what
+is so is what that read says. Where the provider has no status read, the worker reads the kept delivery itself. One that
+comes before its job is known waits, and is handed over by whoever looks next.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -29,7 +30,7 @@ from opledger.store import Answer, Incoming, KeptDelivery, Match, Named, Taken, 
 log = logging.getLogger("opledger.receiver")
 
 KEPT_BODY: Final = 64 * 1024
-"""Most bytes of a delivery's body that are kept."""
+"""Most bytes of a delivery's body that are kept, where a status read says what is so; else it is kept whole."""
 
 SWEEPS: Final = 100
 """Most transactions of one sweep."""
@@ -182,38 +183,38 @@ class Deliveries:
         return [outcomes[place] for place in range(len(arrivals))]
 
     def _incoming(self, arrival: Arrival, operations: Iterable[Operation], masks: redact.Redactor) -> Incoming:
-        delivery_id, delivery = new_id("dlv"), arrival.delivery
-        answer = _kept(arrival, masks)
-        matches = [
-            self._match(op, delivery_id, delivery.event_type, delivery.job_id, answer, arrival.received_at)
-            for op in operations
-            if op.sent  # of what was never sent nothing can have happened: the delivery waits
-        ]
-        return Incoming(
-            delivery_id,
+        delivery = arrival.delivery
+        kept = Incoming(
+            new_id("dlv"),
             arrival.contract.name,
             delivery.key,
             arrival.received_at,
             delivery.event_type,
             delivery.job_id,
             delivery.token,
-            answer,
-            tuple(matches),
+            _kept(arrival, masks),
         )
+        matches = [
+            self._match(op, kept, kept.answer, arrival.received_at)
+            for op in operations
+            if op.sent  # of what was never sent nothing can have happened: the delivery waits
+        ]
+        return replace(kept, matches=tuple(matches))
 
-    def _match(
-        self, op: Operation, delivery_id: str, event_type: str | None, job_id: str | None, answer: Answer, at: datetime
-    ) -> Match:
-        if op.state.terminal:
-            return Match(op.operation_id, None)
+    def _match(self, op: Operation, delivery: Incoming | KeptDelivery, answer: Answer, at: datetime) -> Match:
         contract, jitter = self._ledger.contract_of(op), self._ledger.clock.random()
-        notified = e.Notified("webhook", delivery_id, event_type, job_id, answer.sha256)
+        counts = contract.status.by_delivery
+        if op.state.terminal and not counts:
+            return Match(op.operation_id, None)
+        id_, event_type, job_id = delivery.delivery_id, delivery.event_type, delivery.job_id
+        came = delivery.received_at if counts and delivery.received_at != at else None
+        notified = e.Notified("webhook", id_, event_type, job_id, answer.sha256, counts, came)
         write = Write(
             operation_id=op.operation_id,
             evidence=notified,
             actor=acting(RECEIVER),
             at=at,
-            cause=f"webhook:{delivery_id}",
+            cause=f"webhook:{id_}",
             reason=_reason(op, event_type, job_id),
             plan=lambda after: decide.plan(after, contract, notified, at, jitter),
             answer=answer,
@@ -234,7 +235,7 @@ class Deliveries:
         for one in parked:
             op, kept = records.get(one.operation_id), one.delivery
             if op is not None and op.sent:
-                match = self._match(op, kept.delivery_id, kept.event_type, kept.job_id, one.answer, now)
+                match = self._match(op, kept, one.answer, now)
                 matches.setdefault(kept.delivery_id, []).append(match)
         return self._store.match_deliveries(matches, now)
 
@@ -289,10 +290,14 @@ def _reason(op: Operation, event_type: str | None, job_id: str | None) -> str:
 
 
 def _kept(arrival: Arrival, masks: redact.Redactor) -> Answer:
-    """Return the body as it may be stored: without secrets, without what the contract redacts, cut at a sane length."""
+    """Return the body as it may be stored: without secrets, without what the contract redacts, cut at a sane length.
+
+    Where it is itself the evidence it is kept whole: the receiver takes none that is too large.
+    """
     body = masks.mask_bytes(arrival.raw)
     pointers = arrival.contract.safety.redact
     if pointers:
         body = jsontext.dumps(redact.redact_pointers(jsontext.loads(arrival.raw), pointers))
         body = masks.mask_bytes(body)
-    return Answer.of(body[:KEPT_BODY], "application/json", size=max(len(arrival.raw), len(body)))
+    most = len(body) if arrival.contract.status.by_delivery else KEPT_BODY
+    return Answer.of(body[:most], "application/json", size=max(len(arrival.raw), len(body)))

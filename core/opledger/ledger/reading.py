@@ -246,9 +246,18 @@ class Reading:
         """Raise Refused where no status read may be made: nothing was sent, or calls to the provider are stopped."""
         if not op.sent:
             raise Refused(f"{op.operation_id} was never sent ({op.state}), so there is nothing to read")
+        self.check_has_status_read(op)
         paused = self.store.paused().get(op.contract)
         if paused is not None:
             raise Refused(f"calls to {op.contract} are paused ({paused}); resume them first: opledger provider resume")
+
+    def check_has_status_read(self, op: Operation) -> None:
+        """Raise Refused where nobody can ask the provider how a job goes."""
+        if self.contract_of(op).status.by_delivery:
+            raise Refused(
+                f'{op.contract} has no status read (status = "none"): only its webhooks tell how a job goes. Wait '
+                f"for a delivery, or look at the provider yourself; what has come: opledger events {op.operation_id}"
+            )
 
     def last_event(self, operation: str, kinds: Collection[str], *, after_seq: int = 0) -> Event | None:
         """Return the latest of the recent events that is of one of these kinds, or None."""

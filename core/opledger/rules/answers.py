@@ -206,7 +206,7 @@ def read_status(
         return Reading(e.ReadFailed(call_id=call_id, status=outcome.status, answer=answer, why=outcome.why))
     page = open_page(outcome, contract, op)
     status = contract.status
-    means, word = _by_rule(page)
+    means, word = by_rule(page)
     failed = None if means is not None else _failed_read(page, op, now)
     if failed is not None:
         why, code, credentials = failed
@@ -237,18 +237,19 @@ def read_status(
         return Reading(
             e.FinalStateChanged(**page.facts(call_id, answer), why=why, jobs=_ids(op.remote_job_id)),
         )
-    return Reading(_observed(page, call_id, answer, word, reading))
+    return Reading(observed(page, call_id, answer, word, reading))
 
 
-def _by_rule(page: Page) -> tuple[Means | None, str | None]:
+def by_rule(page: Page, **more: Any) -> tuple[Means | None, str | None]:
     """Try the contract's rules; on an answer that is no 2xx only a rule that reads the status code may speak.
 
-    No rule reads an error page: HTML says nothing about a job, whatever its status code.
+    `more` are further names that conditions may speak of. No rule reads an error page: HTML says nothing about a job,
+    whatever its status code.
     """
     if not page.is_json and content_type(page) == "text/html":
         return None, None
     for rule in page.contract.status.rules:
-        if (page.ok or reads_status(rule.when)) and page.holds(rule.when):
+        if (page.ok or reads_status(rule.when)) and page.holds(rule.when, **more):
             states = page.contract.status.state
             word = "/".join(word_of(page.pick(pick)) for pick in states) if states and page.is_json else rule.when.text
             return rule.means, word
@@ -278,7 +279,8 @@ def _failed_read(page: Page, op: Operation, now: datetime) -> tuple[str, str, bo
     return None
 
 
-def _observed(page: Page, call_id: str, answer: str | None, word: str, means: Means) -> e.Observed:
+def observed(page: Page, call_id: str | None, answer: str | None, word: str, means: Means) -> e.Observed:
+    """Return what a page says about the job, beside its state: progress, errors, when to look again."""
     status = page.contract.status
     progress: dict[str, Any] = {}
     for name, pick in status.progress.items():

@@ -40,7 +40,11 @@ def after_word(op: Operation, seen: e.Observed, at: datetime) -> Attention | Non
         why = f"the provider says {seen.remote_state!r} of a job that had succeeded; it is read again"
         return _since(op, Attention("status_went_backwards", at, why))
     remark = _REMARKABLE.get(seen.means)
-    return None if remark is None else _since(op, Attention(remark[0], at, remark[1].format(seen.remote_state)))
+    if remark is None:
+        return None
+    why = remark[1].format(seen.remote_state)
+    why = why if seen.delivery is None else why.replace("polling goes on", "the next delivery is waited for")
+    return _since(op, Attention(remark[0], at, why))
 
 
 def after_late_word(op: Operation, seen: e.Observed, at: datetime) -> Attention | None:

@@ -45,7 +45,7 @@ def choices(op: Operation, contract: Contract) -> tuple[Option, ...]:
             Option(
                 Choice.EXTEND,
                 State.OBSERVING,
-                "Polling goes on until the new result deadline.",
+                f"{_goes_on(contract)} until the new result deadline.",
                 ("for",),
                 precondition="You have reason to think that the job will still end.",
                 undoable="What the job costs meanwhile. A cancel that was wanted before is taken back by this.",
@@ -88,6 +88,14 @@ def _create_line(op: Operation, contract: Contract) -> str:
     return f"{contract.create.method} create of {contract.name} under token {op.idempotency_token or '(none)'}"
 
 
+def _goes_on(contract: Contract) -> str:
+    return "Deliveries are waited for" if contract.status.by_delivery else "Polling goes on"
+
+
+def _followed(contract: Contract) -> str:
+    return "followed by its deliveries" if contract.status.by_delivery else "polled"
+
+
 def _cancel_line(contract: Contract) -> str | None:
     return None if contract.cancel is None else f"the cancel call ({contract.cancel.method})"
 
@@ -109,7 +117,7 @@ def _unknown(op: Operation, contract: Contract) -> tuple[Option, ...]:
         Choice.BIND,
         State.ACCEPTED,
         "You have found the job at the provider: it becomes this operation's job and is "
-        + ("cancelled, as somebody asked for." if wanted else "polled."),
+        + ("cancelled, as somebody asked for." if wanted else f"{_followed(contract)}."),
         ("job",),
         sends=_cancel_line(contract) if wanted else None,
         precondition="You have seen the job at the provider, and it is this request's job.",
@@ -147,7 +155,8 @@ def _violation(op: Operation, contract: Contract) -> tuple[Option, ...]:
             Option(
                 Choice.KEEP,
                 State.OBSERVING,
-                "The named job becomes this operation's job and is polled; the others run on and cost what they cost.",
+                f"The named job becomes this operation's job and is {_followed(contract)}; the others run on and cost "
+                "what they cost.",
                 ("job",),
                 jobs=op.jobs,
                 precondition="You have looked at the answers and know which job is the one that was wanted.",
@@ -177,7 +186,7 @@ def _unconfirmed(op: Operation, contract: Contract) -> tuple[Option, ...]:
         Option(
             Choice.WATCH,
             State.CANCELLING,
-            "Polling goes on until the new cancel deadline.",
+            f"{_goes_on(contract)} until the new cancel deadline.",
             ("for",),
             precondition="You expect the job to end by itself: watching stops nothing."
             if unsent

@@ -139,7 +139,7 @@ class StatusRule:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the job is looked at."""
+    """How the job is looked at, or, where nobody can look at it, how what its webhooks say is read."""
 
     method: str = "GET"
     path: Template | None = None
@@ -155,6 +155,7 @@ class Status:
     gone_when: Condition | None = None
     words: Mapping[str, Means] = field(default_factory=dict)  #: trimmed, case-folded word -> reading
     rules: tuple[StatusRule, ...] = ()
+    by_delivery: bool = False  #: there is no status read: all of this is read from webhook deliveries
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,57 +8,25 @@ nothing but its row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from opledger.rules import evidence as e
 from opledger.rules import expectation, partial
 from opledger.rules.contract import Contract, Strategy
+from opledger.rules.decisions import AskHuman, Call, Conclude, Decision, Read, Wait
+from opledger.rules.deliveries import unread
 from opledger.rules.model import TERMINAL, Action, Deadline, Operation, Plan, State
-from opledger.rules.questions import NEVER_ASKED, QUESTIONS
+from opledger.rules.questions import NEVER_ASKED, NEVER_TOLD, QUESTIONS
 from opledger.rules.schedule import backoff, next_poll
+
+__all__ = ["AskHuman", "Call", "Conclude", "Decision", "Read", "Wait", "decide", "may_resend", "open_deadline", "plan"]
+
+NO_STATUS_READ: Final = "the provider has no status read; only a delivery of its webhooks can say how the job goes"
 
 MAX_CANCEL_CALLS: Final = 5
 """Most cancel calls under one intent, where the contract calls cancel idempotent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Make this call now. `strategy` is the index of the reconcile strategy to use."""
-
-    action: Action
-    because: str
-    strategy: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Conclude:
-    """Record this evidence now: it follows from the record and the clock, without any call."""
-
-    evidence: e.Evidence
-    cause: str
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do until then (None: nothing more happens by itself)."""
-
-    until: datetime | None
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class AskHuman:
-    """Automation has ended here; `until` is when the question lapses, if it does."""
-
-    code: str
-    question: str
-    until: datetime | None = None
-
-
-Decision = Call | Conclude | Wait | AskHuman
 
 
 def open_deadline(op: Operation) -> tuple[Deadline, datetime] | None:
@@ -105,10 +73,13 @@ def may_resend(op: Operation, contract: Contract, now: datetime) -> bool:
 def decide(op: Operation, contract: Contract, now: datetime, *, paused: str | None = None) -> Decision:
     """Say what to do for `op` now. `paused` is why calls to its provider are paused, if they are."""
     step = _next_step(op, contract, now)
+    deadline = open_deadline(op)
+    if isinstance(step, Read) and paused is not None and (deadline is None or now < deadline[1]):
+        # What a stopped provider says waits too; but no deadline passes over what is here already.
+        return Wait(deadline[1] if deadline else None, f"calls to {op.contract} are paused: {paused}")
     if not isinstance(step, Call):
         return step
     if paused is not None:
-        deadline = open_deadline(op)
         return Wait(deadline[1] if deadline else None, f"calls to {op.contract} are paused: {paused}")
     if op.next is not None and op.next.at is not None and now < op.next.at:
         return Wait(op.next.at, op.next.because)
@@ -123,6 +94,9 @@ def _next_step(op: Operation, contract: Contract, now: datetime) -> Decision:
         return _recovered(op)
     if _cancel_stands(op, contract):
         return _ask_to_cancel(op)  # before any deadline: the intent is older than what the clock says now
+    delivery = unread(op, contract)
+    if delivery is not None:
+        return delivery  # before any deadline, too: when a worker looks must not decide what counts
     due = open_deadline(op)
     if due is not None and now >= due[1]:
         return _overdue(op, *due)
@@ -130,7 +104,13 @@ def _next_step(op: Operation, contract: Contract, now: datetime) -> Decision:
 
 
 def _ended(op: Operation, contract: Contract, now: datetime) -> Decision:
-    """Nothing more happens by itself, but for the output that a job left behind which did not succeed."""
+    """Nothing more happens by itself, but for the output that a job left behind which did not succeed.
+
+    A delivery that comes late is still read: should it contradict the end, a person is told.
+    """
+    delivery = unread(op, contract)
+    if delivery is not None:
+        return delivery
     if not partial.wanted(op, contract):
         return Wait(None, f"it has ended: {op.state}")
     if now >= partial.deadline(op):
@@ -218,15 +198,23 @@ def _reconciliation(op: Operation, contract: Contract, now: datetime) -> Decisio
     return Wait(None, "a look-up is under way")
 
 
+def _look(op: Operation, contract: Contract, because: str) -> Decision:
+    """Look at the job; where nobody can, wait for the provider to tell."""
+    if not contract.status.by_delivery:
+        return Call(Action.OBSERVE, because)
+    deadline = open_deadline(op)
+    return Wait(deadline[1] if deadline else None, NO_STATUS_READ)
+
+
 def _polling(op: Operation, contract: Contract, now: datetime) -> Decision:
-    return Call(Action.OBSERVE, "the next status read is due")
+    return _look(op, contract, "the next status read is due")
 
 
 def _cancel_requested(op: Operation, contract: Contract, now: datetime) -> Decision:
     if contract.cancel is None:
-        return Call(Action.OBSERVE, "the provider has no cancel; a status read says how the job ends")
+        return _look(op, contract, "the provider has no cancel; a status read says how the job ends")
     if op.cancel is not None and op.cancel.shares is not None:
-        return Call(Action.OBSERVE, f"the cancel of {op.cancel.shares} stops this job too; a status read says how")
+        return _look(op, contract, f"the cancel of {op.cancel.shares} stops this job too; a status read says how")
     return Call(Action.CANCEL, "a cancel intent is recorded and not yet sent")
 
 
@@ -241,7 +229,7 @@ def _cancelling(op: Operation, contract: Contract, now: datetime) -> Decision:
     )
     if again:
         return Call(Action.CANCEL, "the cancel's answer was lost and the job still runs")
-    return Call(Action.OBSERVE, "only a status read can say how the cancel ended")
+    return _look(op, contract, "only a status read can say how the cancel ended")
 
 
 def _collecting(op: Operation, contract: Contract, now: datetime) -> Decision:
@@ -258,6 +246,8 @@ def _ask(op: Operation, contract: Contract, now: datetime) -> Decision:
     unsent = intent is not None and intent.sent == 0 and intent.shares is None
     if op.state is State.CANCELLATION_UNCONFIRMED and unsent:
         return AskHuman(op.state, NEVER_ASKED)
+    if op.state is State.RESULT_TIMED_OUT and contract.status.by_delivery:
+        return AskHuman(op.state, NEVER_TOLD)
     return AskHuman(op.state, QUESTIONS[op.state])
 
 
@@ -298,13 +288,17 @@ def plan(op: Operation, contract: Contract, evidence: e.Evidence, now: datetime,
     `jitter` is a number in [0, 1). The time is never later than the state's deadline, and what needs no call but
     follows from the record happens at once.
     """
-    if op.state in TERMINAL and not partial.wanted(op, contract):
+    if op.state in TERMINAL and not partial.wanted(op, contract) and unread(op, contract) is None:
         return None
     if op.open_call is not None:
         return Plan(op.open_call.action.value, now, f"the {op.open_call.action} call is under way")
     step = _next_step(op, contract, now)
     if isinstance(step, AskHuman):
         return Plan("human", step.until, step.question)
+    if isinstance(step, Read):
+        return Plan(Action.OBSERVE.value, now, step.because)
+    if isinstance(step, Wait) and step.until is not None:
+        return Plan("deadline", step.until, step.because)
     if not isinstance(step, Call):
         overdue = isinstance(step, Conclude) and step.cause.startswith("deadline:")
         return Plan("deadline" if overdue else _PHASES[op.state].value, now, step.because)

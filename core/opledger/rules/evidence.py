@@ -198,7 +198,7 @@ class ProvenAbsent(Answered):
 
 @dataclass(frozen=True, slots=True)
 class Observed(Answered):
-    """One understood status read: the provider's word, and our reading of it."""
+    """The provider's word, and our reading of it: from a status read or, where there is none, from a delivery."""
 
     job_id: str | None = None
     remote_state: str | None = None
@@ -209,6 +209,7 @@ class Observed(Answered):
     refs: Mapping[str, str] | None = None
     retry_at: datetime | None = None
     hint: str | None = None  #: where the poll hint came from, in words
+    delivery: str | None = None  #: the webhook delivery that says so; nobody asked the provider: lower-grade evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,8 @@ class Notified(Evidence):
     event_type: str | None = None  #: what a webhook calls it, in its own words
     job_id: str | None = None  #: the job that a webhook names
     answer: str | None = None  #: sha256 of the stored body of a webhook
+    counts: bool = False  #: the provider has no status read: the delivery itself is read as evidence
+    received_at: datetime | None = None  #: when such a delivery came, where it waited for its operation
 
 
 @dataclass(frozen=True, slots=True)

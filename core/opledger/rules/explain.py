@@ -13,8 +13,8 @@ from typing import Final
 from opledger.rules import partial
 from opledger.rules.choices import Option, choices
 from opledger.rules.contract import Contract
-from opledger.rules.decide import AskHuman, Call, Conclude, Decision, Wait, decide
-from opledger.rules.model import TERMINAL, Operation, Plan, State, to_rfc3339
+from opledger.rules.decide import AskHuman, Call, Conclude, Decision, Read, Wait, decide
+from opledger.rules.model import TERMINAL, Action, Operation, Plan, State, to_rfc3339
 
 REMARKS: Final = frozenset({"Noted", "Acknowledged", "LeaseTaken", "Notified"})
 """Kinds of events that explain nothing by themselves."""
@@ -78,7 +78,7 @@ def explain(
     ahead = None if over else _next(op, decision, now)
     return Explanation(
         operation=op,
-        why=f"{_where(op, events)}. {_ahead(decision, ahead, blocked, over=over)}",
+        why=f"{_where(op, contract, events)}. {_ahead(decision, ahead, blocked, over=over)}",
         evidence=_evidence(op, events),
         next=ahead,
         blocked_by=blocked,
@@ -107,7 +107,7 @@ def _blocked(op: Operation, decision: Decision, paused: str | None, *, idle: boo
         return Blocked(str(decision.code), decision.question)
     if isinstance(decision, Wait) and paused is not None and op.open_call is None:
         return Blocked("provider_paused", f"calls to {op.contract} are paused: {paused}")
-    if isinstance(decision, Call | Conclude) and idle:
+    if isinstance(decision, Call | Read | Conclude) and idle:
         return Blocked("no_worker", "this is due, and no worker is alive to do it; start one with: opledger worker")
     return None
 
@@ -119,6 +119,8 @@ def _next(op: Operation, decision: Decision, now: datetime) -> Plan | None:
         return Plan("human", decision.until, decision.question)
     if isinstance(decision, Call):
         return Plan(decision.action.value, due, decision.because)
+    if isinstance(decision, Read):
+        return Plan(Action.OBSERVE.value, due, decision.because)
     if isinstance(decision, Conclude):
         kind = "deadline" if decision.cause.startswith("deadline:") else stored.kind if stored else "deadline"
         return Plan(kind, due, decision.because)
@@ -146,7 +148,11 @@ def _ahead(decision: Decision, ahead: Plan | None, blocked: Blocked | None, *, o
 # --- where it is, in words ---------------------------------------------------------------------------------------
 
 
-def _where(op: Operation, events: Sequence[Happened]) -> str:
+def _where(op: Operation, contract: Contract, events: Sequence[Happened]) -> str:
+    if contract.status.by_delivery and op.state in (State.ACCEPTED, State.OBSERVING):
+        return f"Job {op.remote_job_id} cannot be asked about: only its webhooks tell how it goes; {_word(op)}"
+    if contract.status.by_delivery and op.state is State.CANCELLING:
+        return f"The cancel of job {op.remote_job_id} was sent, and only a delivery can say how it ends; {_word(op)}"
     return _WORDS[op.state](op, next((event for event in reversed(events) if event.changed_state), None))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from opledger.rules import webhooks
-from opledger.rules.contract import Contract, Guarantees, Result, Strategy, Webhook
+from opledger.rules.contract import Contract, Guarantees, Result, Strategy
 from opledger.rules.durations import format_duration, write_duration
 from opledger.rules.files.checks import compares_reference
 from opledger.rules.model import FAILURE_MEANS, Means
@@ -127,14 +127,14 @@ def _cancel(contract: Contract) -> dict[str, Any]:
         "idempotent": cancel.idempotent,
         "destroys": list(cancel.destroys),
         "leaves": cancel.leaves,
-        "confirmed_by": "a status read that says cancelled" if confirmed else None,
+        "confirmed_by": f"{_look(contract)} that says cancelled" if confirmed else None,
     }
 
 
 def _result(contract: Contract) -> dict[str, Any]:
     result = contract.result
     return {
-        "where": _where(result),
+        "where": _where(result, "delivery" if contract.status.by_delivery else "status answer"),
         "available_for": None if result is None or result.available_for is None else span(result.available_for),
         "checks": [] if result is None else list(_checks(result)),
         "strict": result is not None and result.strict,
@@ -154,17 +154,23 @@ def _webhooks(contract: Contract) -> dict[str, Any]:
         "replays": "refused by age" if webhooks.signs_time(webhook) else "known for 7 days",
         "told_apart_by": "the signed event id" if webhooks.signs_event_id(webhook) else "the digest of the body",
         "matched_by": [name for name in ("token", "job_id") if getattr(webhook, name) is not None],
-        "final": "a status read",
+        "final": "the delivery itself, which is lower-grade evidence"
+        if contract.status.by_delivery
+        else "a status read",
     }
 
 
-def _where(result: Result | None) -> str:
+def _look(contract: Contract) -> str:
+    return "a delivery" if contract.status.by_delivery else "a status read"
+
+
+def _where(result: Result | None, told: str) -> str:
     if result is None:
         return "nowhere: there is no result to fetch"
     if result.inline is not None:
-        return f"in the status answer at {result.inline.text or 'its root'}"
+        return f"in the {told} at {result.inline.text or 'its root'}"
     if result.url is not None:
-        return f"at the URL that the status answer names at {result.url.text}"
+        return f"at the URL that the {told} names at {result.url.text}"
     return f"at {result.path.text if result.path else '?'}"
 
 
@@ -227,26 +233,47 @@ def _running_gaps(contract: Contract) -> Iterator[str]:
         yield "There is no cancel: a job that was accepted cannot be stopped from here."
     else:
         if _cancel(contract)["confirmed_by"] is None:
-            yield "A cancellation cannot be confirmed: no status read says cancelled after it."
-        if not cancel.idempotent:
-            yield "A cancel whose answer was lost is not sent again: only a status read can show whether it worked."
+            yield f"A cancellation cannot be confirmed: no {_look(contract)[2:]} says cancelled after it."
+        if not cancel.idempotent or contract.status.by_delivery:
+            yield (
+                f"A cancel whose answer was lost is not sent again: only {_look(contract)} can show whether it worked."
+            )
         if cancel.destroys:
             yield f"A cancel destroys {' and '.join(f'the {what}' for what in cancel.destroys)}."
     if contract.status.job_id is None and contract.status.path is not None:
         yield "Status answers do not name the job, so an answer about another job is not noticed."
     if not readings & FAILURE_MEANS:
-        yield "No word of the provider means failed: a job that fails is polled until its deadline."
+        until = "waited for" if contract.status.by_delivery else "polled"
+        yield f"No word of the provider means failed: a job that fails is {until} until its deadline."
+    if contract.status.by_delivery:
+        yield from _unasked_gaps(contract)
     if contract.poll.max_silence is not None:
         yield f"The provider abandons a job that nobody polls for {span(contract.poll.max_silence)}."
+
+
+def _unasked_gaps(contract: Contract) -> Iterator[str]:
+    yield (
+        "There is no status read: how a job goes is believed as its webhooks tell it. That is lower-grade evidence, "
+        "and nobody can ask again."
+    )
+    yield (
+        f"A delivery that is lost is missed for good: the result deadline ({span(contract.deadlines.result)}) ends the "
+        "wait, and then a person must look."
+    )
+    if contract.webhook is not None and contract.webhook.job_id is None:
+        yield "Deliveries do not name the job, so one about another job is not noticed."
+    if contract.result is not None and contract.result.url is not None:
+        yield "A link to the result with a signature in it is a secret and is not kept: such a result cannot be read."
 
 
 def _result_gaps(contract: Contract) -> Iterator[str]:
     result = contract.result
     if result is None:
-        yield "No result is fetched: success rests on the status read alone."
+        yield f"No result is fetched: success rests on {_look(contract).replace('a ', 'the ')} alone."
         return
     if result.inline is not None:
-        yield "The result is part of the status answer: nothing but its presence is checked."
+        told = "delivery" if contract.status.by_delivery else "status answer"
+        yield f"The result is part of the {told}: nothing but its presence is checked."
         return
     if result.checksum is None:
         yield "The result has no checksum: damage on the way is seen only by size, count or shape."
@@ -265,7 +292,7 @@ def _result_gaps(contract: Contract) -> Iterator[str]:
 
 
 def _other_gaps(contract: Contract) -> Iterator[str]:
-    yield from _webhook_gaps(contract.webhook)
+    yield from _webhook_gaps(contract)
     parts = urlsplit(contract.base_url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         yield "base_url is plain http: anybody on the way can read and change what is said."
@@ -277,14 +304,15 @@ def _other_gaps(contract: Contract) -> Iterator[str]:
         yield "The contract does not say when somebody last checked it against the provider."
 
 
-def _webhook_gaps(webhook: Webhook | None) -> Iterator[str]:
+def _webhook_gaps(contract: Contract) -> Iterator[str]:
+    webhook, again = contract.webhook, "is read again" if contract.status.by_delivery else "leads to another read"
     if webhook is None:
         yield "There are no webhooks: a change is seen at the next poll."
         return
     if not webhooks.signs_body(webhook):
         yield "Webhooks are not signed: a header shows who sends them, and nothing that is in them is proven."
     elif not webhooks.signs_time(webhook):
-        yield "Webhooks carry no signed time: a replay more than 7 days later leads to another read."
+        yield f"Webhooks carry no signed time: a replay more than 7 days later {again}."
     if not webhooks.signs_event_id(webhook):
         yield "Webhooks carry no signed event id: two events with the same body count as one."
     if webhook.token is None:
@@ -331,6 +359,8 @@ def _webhook_line(told: Mapping[str, Any]) -> str:
     if not told["supported"]:
         return "no"
     proven = "verified" if told["verifiable"] else "the sender is known, the content is not proven"
+    if told["final"] != "a status read":
+        return f"yes, {told['scheme']}, {proven}; there is no status read, so each is itself the (lower-grade) evidence"
     return f"yes, {told['scheme']}, {proven}; each only brings the next status read forward"
 
 

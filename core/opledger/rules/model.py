@@ -339,6 +339,8 @@ class Operation:
     absent_since: datetime | None = None  #: when a look-up first found nothing
     duplicate_accepted: bool = False  #: a person accepted a possible duplicate by deciding to resend
     jobs: tuple[str, ...] = ()  #: every job id ever seen under our token
+    unread: Mapping[str, int] = field(default_factory=dict)  #: deliveries to be read as evidence: id -> seq of Notified
+    told: str | None = None  #: sha256 of the body of the delivery that told how the job ended: it names the result
     result: StoredResult | None = None
 
     version: int = 0

@@ -56,7 +56,7 @@ class Page:
         """True for a 2xx status."""
         return 200 <= self.answer.status < 300
 
-    def facts(self, call_id: str, answer: str | None) -> dict[str, Any]:
+    def facts(self, call_id: str | None, answer: str | None) -> dict[str, Any]:
         """Return what every piece of evidence from this answer carries."""
         request_id = next(
             (

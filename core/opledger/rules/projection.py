@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from opledger.errors import IllegalTransition
-from opledger.rules import attention, partial
+from opledger.rules import attention, deliveries, partial
 from opledger.rules import evidence as e
 from opledger.rules.model import (
     FINAL_MEANS,
@@ -67,6 +67,9 @@ def project(before: Operation | None, entry: Entry) -> Operation:
     if before is None:  # pragma: no cover - advance refuses everything but Submitted
         raise IllegalTransition("an operation begins with Submitted")
     changes: Changes = {}
+    waiting = deliveries.waiting(before.unread, evidence, entry.cause, entry.seq)
+    if waiting is not before.unread:
+        changes["unread"] = waiting
     if before.open_call is not None and _closes(before.open_call, evidence):
         changes["open_call"] = None
     handler = _HANDLERS.get(type(evidence))
@@ -226,7 +229,8 @@ def _proven_absent(before: Operation, entry: Entry, state: State, changes: Chang
 def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     ev = entry.evidence
     assert isinstance(ev, e.Observed)
-    changes["attempts"] = _counted(before, Action.OBSERVE)
+    if ev.delivery is None:
+        changes["attempts"] = _counted(before, Action.OBSERVE)
     if before.state in TERMINAL:
         _attend(before, changes, attention.after_late_word(before, ev, entry.at))
         return
@@ -241,7 +245,9 @@ def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -
         changes["progress"] = dict(ev.progress)
     if ev.refs:
         changes["remote_refs"] = {**before.remote_refs, **ev.refs}
-    if before.cancel is not None and before.cancel.lost and ev.means not in FINAL_MEANS:
+    if ev.delivery is not None:
+        changes["told"] = deliveries.told_by(before, ev)
+    elif before.cancel is not None and before.cancel.lost and ev.means not in FINAL_MEANS:
         changes["cancel"] = replace(before.cancel, reread=True)
     if state not in NEEDS_HUMAN:
         _attend(before, changes, attention.after_word(before, ev, entry.at))
@@ -250,6 +256,9 @@ def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -
 def _read_failed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     ev = entry.evidence
     assert isinstance(ev, e.ReadFailed)
+    if entry.cause.startswith(deliveries.CAUSE):
+        _unreadable(before, entry, state, changes)
+        return
     if before.open_call is None or before.open_call.call_id != ev.call_id:  # else its permit was counted
         changes["attempts"] = _counted(before, ev.action)
     if before.state in TERMINAL:
@@ -261,6 +270,16 @@ def _read_failed(before: Operation, entry: Entry, state: State, changes: Changes
     changes["backoff"] = before.backoff + 1
     if state not in NEEDS_HUMAN:
         _attend(before, changes, attention.after_failed_read(before, ev, entry.at))
+
+
+def _unreadable(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
+    """No call was made, and none follows: a person is told at once."""
+    ev = entry.evidence
+    assert isinstance(ev, e.ReadFailed)
+    if state not in TERMINAL:
+        changes["last_error"] = ev.why
+    if state not in NEEDS_HUMAN:
+        _attend(before, changes, Attention(ev.code, entry.at, ev.why))
 
 
 def _cancel_requested(before: Operation, entry: Entry, state: State, changes: Changes) -> None:

@@ -23,6 +23,12 @@ QUESTIONS: Final[Mapping[State, str]] = {
     State.RESULT_VALIDATION_FAILED: "the result arrived and is wrong; collect again, accept as is, or close",
 }
 
+NEVER_TOLD: Final = (
+    "no delivery told of the job's end in time, and it may still run; no status can be read, so look at the provider "
+    "yourself, then extend the deadline, cancel it (opledger cancel), or close"
+)
+"""For `result_timed_out`, where the provider has no status read."""
+
 NEVER_ASKED: Final = (
     "the cancel deadline passed before any worker sent the cancel: the provider was never asked; send it now (resolve "
     "--as cancel), keep watching, or close"

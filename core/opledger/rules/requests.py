@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from opledger.errors import ConfigWrong, Refused
-from opledger.rules import bodies, fingerprint, jsontext
+from opledger.rules import bodies, fingerprint, jsontext, redact
 from opledger.rules.calls import Answer, Request, origin_of
 from opledger.rules.contract import Also, Auth, Contract, Strategy
 from opledger.rules.evidence import Submitted
@@ -257,6 +257,11 @@ def result_url(contract: Contract, value: str, answer_url: str) -> str:
 
     Own origin, or one of the contract's `result_hosts`; never a step down from https to http. Raises Refused.
     """
+    if contract.status.by_delivery and redact.MASK in value:
+        raise Refused(
+            "the delivery names the result by a link with a signature in it; that is a secret and was not kept, so the "
+            "result cannot be read: give [result] a path, or ask the provider for links without a signature"
+        )
     try:
         url = _resolved(contract, value, answer_url)
         origin = origin_of(url)

@@ -2,8 +2,8 @@
 
 POST /_webhooks   ``{"to": URL, "scheme": "standard", "manner": "plain"}``: from now on each job that is created sends
                   its events there (with ``"follow": false`` only when told); ``{}`` ends it; see `MANNERS`
-POST /_deliver    ``{"job": ID, "events": ["queued", "succeeded"], "manner": …}``: send now; answers with what the
-                  receiver said: ``[{"event", "id", "status"}]``
+POST /_deliver    ``{"job": ID, "events": ["queued", "succeeded"], "manner": …, "more": {…}}``: send now, with more in
+                  the data of each; answers with what the receiver said: ``[{"event", "id", "status"}]``
 GET  /_webhooks   everything that was sent so far, in order, and the receiver's status; null: it did not answer
 """
 
@@ -58,13 +58,29 @@ _CONTRACTS: Final[Mapping[str, str]] = {
 }
 
 
-def webhook_text(scheme: str, secret: str = REFERENCE) -> str:
+_READING: Final = """\
+state = "/data/state"
+error = "/data/error"
+
+[webhook.states]
+queued = ["queued"]
+running = ["running"]
+cancelling = ["cancelling"]
+succeeded = ["succeeded"]
+failed = ["failed"]
+cancelled = ["cancelled"]
+expired = ["expired"]
+"""
+
+
+def webhook_text(scheme: str, secret: str = REFERENCE, *, decides: bool = False) -> str:
     """Return the part of a contract with which the simulator's webhooks are received.
 
-    `secret` is the reference under which its secret is found. Raises KeyError for an unknown scheme.
+    `secret` is the reference under which its secret is found; with `decides` they are read, for a contract that says
+    ``status = "none"``. Raises KeyError for an unknown scheme.
     """
     where = 'event_type = "/type"\njob_id = "/data/id"\ntoken = "/data/client_ref"\n'
-    return f'\n[webhook]\n{_CONTRACTS[scheme]}secret = "{secret}"\n{where}'
+    return f'\n[webhook]\n{_CONTRACTS[scheme]}secret = "{secret}"\n{where}{_READING if decides else ""}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +137,13 @@ class Hooks:
         last = job.word(self._clock.monotonic())
         await self._send(account, job, ["queued", "running", last] if account.manner == "reordered" else [last])
 
-    async def _send(self, account: Account, job: Job, words: Sequence[str]) -> list[dict[str, Any]]:
+    async def _send(
+        self, account: Account, job: Job, words: Sequence[str], more: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
         told = []
         for word, attempt in _order(account.manner, words):
             event = f"evt_{hashlib.sha256(f'{job.id}/{word}/{account.manner}'.encode()).hexdigest()[:16]}"
-            body = _body(job, event, word, stranger=account.manner == "stranger")
+            body = _body(job, event, word, more or {}, stranger=account.manner == "stranger")
             at = self._clock.now().timestamp() - (REPLAYED if account.manner == "replayed" else 0) + attempt
             headers = sign(account, event, int(at), body)
             entry: dict[str, Any] = {"event": word, "id": event, "status": None}
@@ -154,7 +172,7 @@ class Hooks:
         if job is None or account is None:
             return JSONResponse({"error": "there is no such job, or nobody to tell (POST /_webhooks first)"}, 400)
         asked = replace(account, manner=told.get("manner", account.manner))
-        return JSONResponse(await self._send(asked, job, told["events"]))
+        return JSONResponse(await self._send(asked, job, told["events"], told.get("more")))
 
 
 def _order(manner: str, words: Sequence[str]) -> Iterator[tuple[str, int]]:
@@ -164,8 +182,11 @@ def _order(manner: str, words: Sequence[str]) -> Iterator[tuple[str, int]]:
         yield from ((word, attempt) for attempt in range(TIMES if manner == "duplicated" else 1))
 
 
-def _body(job: Job, event: str, word: str, *, stranger: bool) -> bytes:
-    data = {"id": job.id, "client_ref": job.client_ref, "state": word}
+def _body(job: Job, event: str, word: str, more: Mapping[str, Any], *, stranger: bool) -> bytes:
+    data: dict[str, Any] = {"id": job.id, "client_ref": job.client_ref, "state": word}
+    if word == "succeeded":
+        data |= {"result_url": f"/{job.flavour}/jobs/{job.id}/result", "records": job.rows}
+    data |= more
     if stranger:
         data = {"id": "job_of_a_stranger", "client_ref": "op_of_a_stranger", "state": word}
     return json.dumps({"id": event, "type": f"job.{word}", "data": data}).encode()

@@ -24,6 +24,7 @@ from opledger.rules.model import StoredFile, StoredResult
 from opledger.rules.partial import ending
 from opledger.rules.results import judge
 from opledger.rules.values import MISSING
+from opledger.worker.deliveries import told_document
 from opledger.worker.fetching import Attempt, Fetched, fetch
 from opledger.worker.hand import Hand
 from opledger.worker.observe import observe
@@ -59,7 +60,9 @@ async def collect(drive: Hand, contract: Contract) -> None:
     # The provider is not asked while there is no place for what it has.
     folder = await asyncio.to_thread(drive.shop.results.temporary)
     by_status = result.inline is not None or result.url is not None or bool(result.also)
-    if by_status and drive.fresh is None:
+    if by_status and contract.status.by_delivery:
+        drive.fresh = (await told_document(drive), "")  # nobody can be asked anew
+    elif by_status and drive.fresh is None:
         await observe(drive, contract)  # a fresh status answer, recorded like any other
         if drive.released or drive.shop.leaving():
             return  # the read failed, or told of something that ends the collecting

@@ -13,6 +13,7 @@ from opledger.rules.contract import Contract
 from opledger.rules.model import Action
 from opledger.worker.actions import cancel, create, reconcile
 from opledger.worker.collect import collect
+from opledger.worker.deliveries import read_delivery
 from opledger.worker.hand import Dropped, Hand
 from opledger.worker.observe import observe
 from opledger.worker.second_job import look_for_second_job
@@ -60,6 +61,9 @@ class Drive(Hand):
         decision = decide.decide(self.op, contract, shop.clock.now(), paused=paused)
         waiting = isinstance(decision, decide.Wait)
         if paused is None and await look_for_second_job(self, contract, waiting=waiting):
+            return True
+        if isinstance(decision, decide.Read):
+            await read_delivery(self, contract, decision)
             return True
         if isinstance(decision, decide.Conclude):
             await self.record(decision.evidence, decision.cause, reason=decision.because)

@@ -166,14 +166,9 @@ def test_steps_stand_in_place_of_the_path_of_a_single_call() -> None:
     assert keys(SMALL.replace('path = "/{var.account}/jobs"\n', "") + STEPS) == ["create.steps"]
 
 
-def test_a_provider_without_status_reads_is_refused_for_now() -> None:
-    """With status = "none" only a webhook tells the outcome, and a webhook alone is no evidence of one yet."""
-    assert keys('status = "none"\n' + SMALL[: SMALL.index("[status]")]) == ["status"]
-
-
 def test_every_entry_of_the_list_is_tried_here() -> None:
     """A new line in the list of what is not driven needs a contract that shows it."""
-    tried = {key for key, _ in LATER} | {"status"}
+    tried = {key for key, _ in LATER}
     assert {".".join(entry.key) for entry in NOT_YET} == tried
 
 

@@ -59,6 +59,7 @@ BY_TYPE: Mapping[Any, st.SearchStrategy[Any]] = {
     "str | None": st.none() | texts,
     "datetime | None": st.none() | moments,
     "Mapping[str, str]": st.dictionaries(texts, texts, max_size=3),
+    "Mapping[str, int]": st.dictionaries(texts, numbers, max_size=3),
     "Mapping[str, Any] | None": st.none() | st.dictionaries(texts, json_values, max_size=3),
     "Plan | None": st.none() | st.builds(Plan, texts, st.none() | moments, texts),
     "Attempts": st.builds(Attempts, numbers, numbers, numbers, numbers, numbers),

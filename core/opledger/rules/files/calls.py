@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, time
 from typing import Any, Final, cast, get_args
 
@@ -29,7 +30,7 @@ from opledger.rules.files import converters as v
 from opledger.rules.files.reader import Table, Unfit
 from opledger.rules.files.scope import JOB, OWN, Scope
 from opledger.rules.model import Means
-from opledger.rules.values import Template
+from opledger.rules.values import Condition, Pick, Template
 
 # Words that the format knows and this version cannot drive (see not_yet) are read like the others; a contract
 # that uses one never leaves `parse`, so the casts below hold for every contract there is.
@@ -248,31 +249,38 @@ def _unit(table: Table, key: str) -> TimeUnit:
     return cast("TimeUnit", table.value(unit, "rfc3339", v.one_of(*get_args(TimeUnit))))
 
 
+def reading(table: Table, pick: Callable[[Any], Pick], condition: Callable[[Any], Condition]) -> Status:
+    """Read how a document tells of a job: of a status answer, or of a delivery where there is no status read."""
+    return Status(
+        state=table.values("state", (), pick),
+        updated_at=table.value("updated_at", None, pick),
+        updated_at_unit=_unit(table, "updated_at"),
+        progress=table.mapping("progress", pick, v.one_of(*PROGRESS)),
+        error=table.values("error", (), pick),
+        words=_words(table.table("states")),
+        rules=tuple(_rule(rule, condition) for rule in table.tables("rules")),
+    )
+
+
 def status(table: Table, scope: Scope) -> Status:
     """Read ``[status]``."""
     default = Status()
-    read = Status(
+    read = replace(
+        reading(table, v.pick, v.over_answer),
         method=table.value("method", default.method, v.one_of("GET", "POST")),
         path=table.value("path", None, scope.path(JOB)),
         query=table.mapping("query", scope.text(JOB), v.text),
         job_id=table.value("job_id", None, v.pick),
         timeout=table.value("timeout", default.timeout, v.duration),
-        state=table.values("state", (), v.pick),
-        updated_at=table.value("updated_at", None, v.pick),
-        updated_at_unit=_unit(table, "updated_at"),
-        progress=table.mapping("progress", v.pick, v.one_of(*PROGRESS)),
-        error=table.values("error", (), v.pick),
         not_visible_for=table.value("not_visible_for", default.not_visible_for, v.span),
         gone_when=table.value("gone_when", None, v.over_answer),
-        words=_words(table.table("states")),
-        rules=tuple(_rule(rule) for rule in table.tables("rules")),
     )
     table.done()
     return read
 
 
 def _words(table: Table | None) -> dict[str, Means]:
-    """Read ``[status.states]`` turned round: trimmed, case-folded word -> reading."""
+    """Read a table of states turned round: trimmed, case-folded word -> reading."""
     if table is None:
         return {}
     read: dict[str, Means] = {}
@@ -285,9 +293,9 @@ def _words(table: Table | None) -> dict[str, Means]:
     return read
 
 
-def _rule(table: Table) -> StatusRule:
+def _rule(table: Table, condition: Callable[[Any], Condition]) -> StatusRule:
     table.require("when", "means")
-    when = table.value("when", None, v.over_answer)
+    when = table.value("when", None, condition)
     means = table.value("means", Means.UNKNOWN.value, v.one_of(*Means))
     table.done()
     return StatusRule(when or v.over_answer("false"), Means(means))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from itertools import combinations
 from typing import Any, Final
@@ -248,21 +248,69 @@ def _status(contract: Contract, document: Mapping[str, Any], problems: Problems)
         if contract.create.job_id:
             problems.add(("status",), "is missing; without it nobody can see how a job goes")
         return
+    if status.by_delivery:
+        _by_delivery(contract, document, problems)
+        return
     if not isinstance(raw, Mapping):
         return
     if "path" not in raw and contract.create.status_url is None and not problems.touches("create", "status_url"):
         problems.add(("status", "path"), "is missing, and create.status_url does not stand in for it")
+    _words(contract, raw, "status", problems)
+
+
+def _words(contract: Contract, raw: Mapping[str, Any], table: str, problems: Problems) -> None:
+    """What is said of a job must mean something, and success must be sayable."""
     if "state" not in raw and not raw.get("rules"):
-        problems.add(("status", "state"), "is missing, and there are no rules in its place")
+        problems.add((table, "state"), "is missing, and there are no rules in its place")
     if "states" in raw and "state" not in raw:
-        problems.add(("status", "states"), "has no meaning without state")
+        problems.add((table, "states"), "has no meaning without state")
     if "state" in raw and not raw.get("states") and not raw.get("rules"):
-        problems.add(("status", "states"), "is missing, so no word of the provider means anything")
-    if problems.touches("status"):
+        problems.add((table, "states"), "is missing, so no word of the provider means anything")
+    if problems.touches(table):
         return
-    readings = {*status.words.values(), *(rule.means for rule in status.rules)}
+    readings = {*contract.status.words.values(), *(rule.means for rule in contract.status.rules)}
     if not readings & SUCCESS_MEANS:
-        problems.add(("status", "states"), "has no word that means succeeded, so no job could ever succeed")
+        problems.add((table, "states"), "has no word that means succeeded, so no job could ever succeed")
+
+
+def _by_delivery(contract: Contract, document: Mapping[str, Any], problems: Problems) -> None:
+    """Without a status read, deliveries of webhooks are all that is ever learnt of a job."""
+    hooks = document.get("webhook")
+    if not isinstance(hooks, Mapping):
+        if hooks is None:
+            message = 'is "none", and there is no [webhook]: nobody could ever learn how a job goes'
+            problems.add(("status",), message)
+        return
+    if hooks.get("scheme") == "none":
+        message = 'is "none", and status is "none" too: nobody could ever learn how a job goes'
+        problems.add(("webhook", "scheme"), message)
+        return
+    _words(contract, hooks, "webhook", problems)
+    poll = document.get("poll")
+    for table, key, raw in (("poll", "max_silence", poll), ("create", "status_url", document.get("create"))):
+        if isinstance(raw, Mapping) and key in raw:
+            problems.add((table, key), 'has no meaning with status = "none": the job is never polled')
+    for pointer in contract.safety.redact:
+        for name, pick in _read_from_deliveries(contract):
+            if f"{pick.text}/".startswith(f"{pointer}/") or f"{pointer}/".startswith(f"{pick.text}/"):
+                message = f"hides {name}, and of a delivery only what is left after that is kept and read"
+                problems.add(("safety", "redact"), message)
+
+
+def _read_from_deliveries(contract: Contract) -> Iterator[tuple[str, Pick]]:
+    status, result = contract.status, contract.result
+    yield from (("webhook.state", pick) for pick in status.state)
+    if result is None:
+        return
+    named = {
+        "result.url": result.url,
+        "result": result.inline,
+        "result.size": result.size,
+        "result.count": result.count,
+    }
+    named["result.checksum"] = result.checksum
+    yield from ((name, pick) for name, pick in named.items() if pick is not None and pick.pointer is not None)
+    yield from ((f"result.also ({also.name})", also.url) for also in result.also)
 
 
 def _jobs_are_named(contract: Contract, document: Mapping[str, Any], problems: Problems) -> None:

@@ -25,6 +25,7 @@ from opledger.rules.contract import (
     Result,
     Safety,
     Status,
+    Webhook,
 )
 from opledger.rules.files import calls, checks, not_yet
 from opledger.rules.files import converters as v
@@ -137,6 +138,7 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
     scope = _scope(root.data, secrets)
     create_table = root.table("create")
     create = Create("POST", Template("/")) if create_table is None else calls.create(create_table, scope)
+    status, webhook = _status(root, scope)
     result = _result(root, scope, environment)  # before the digest: a schema beside the contract is a part of it
     contract = Contract(
         name=root.value("name", "", _name),
@@ -157,11 +159,11 @@ def _contract(root: Table, environment: _Environment, source: str) -> Contract:
         headers=calls.headers(root, "headers", scope),
         secrets=secrets,
         reconcile=tuple(calls.strategy(table, scope) for table in root.tables("reconcile")),
-        status=_status(root, scope),
+        status=status,
         poll=calls.poll(root.table("poll")),
         cancel=_cancel(root, scope),
         result=result,
-        webhook=None if (table := root.table("webhook")) is None else webhooks.webhook(table),
+        webhook=webhook,
         deadlines=_deadlines(root.table("deadlines")),
         limits=_limits(root.table("limits")),
         **_approval(root.table("approval")),
@@ -202,12 +204,16 @@ def _scope(root: Mapping[str, Any], secrets: Mapping[str, str]) -> Scope:
     return Scope(keys("var"), keys("secrets"), frozenset(captures), has_token=mechanism != NONE)
 
 
-def _status(root: Table, scope: Scope) -> Status:
-    if isinstance(root.data.get("status"), str):
-        root.value("status", None, v.one_of(NONE))
-        return Status()
-    table = root.table("status")
-    return Status() if table is None else calls.status(table, scope)
+def _status(root: Table, scope: Scope) -> tuple[Status, Webhook | None]:
+    """Read how the job is looked at, and how its webhooks come: with ``status = "none"`` they are all there is."""
+    word = isinstance(root.data.get("status"), str)
+    nothing = word and root.value("status", None, v.one_of(NONE)) == NONE
+    hooks = root.table("webhook")
+    webhook, told = (None, Status(by_delivery=nothing))
+    if hooks is not None:
+        webhook, told = webhooks.webhook(hooks, decides=nothing)
+    table = None if word else root.table("status")
+    return told if table is None else calls.status(table, scope), webhook
 
 
 def _cancel(root: Table, scope: Scope) -> Cancel | None:

@@ -45,7 +45,6 @@ NOT_YET: Final[tuple[NotYet, ...]] = (
     NotYet(("create", "steps"), _given, "a create of several steps"),
     NotYet(("create", "fields"), _names_a_secret, "a {secret.NAME} in a field"),
     NotYet(("create", "idempotency", "mechanism"), _is("two_phase"), 'mechanism = "two_phase"'),
-    NotYet(("status",), _is("none"), 'status = "none"'),
     NotYet(("resume",), _given, "a resume call"),
     NotYet(("result", "auth"), _is_table, "a result with credentials of its own"),
 )

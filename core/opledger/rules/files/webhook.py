@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Final, cast, get_args
 
-from opledger.rules.contract import TextCode, TimeUnit, Webhook, WebhookScheme
+from opledger.rules.contract import Status, TextCode, TimeUnit, Webhook, WebhookScheme
+from opledger.rules.files import calls
 from opledger.rules.files import converters as v
 from opledger.rules.files.reader import Table, Unfit, kind_of
 from opledger.rules.values import Pick
@@ -14,13 +16,19 @@ NONE: Final = "none"
 NAMES: Final = frozenset({"headers", "body"})
 """What `accept_when` may speak of."""
 
+EVENT: Final = frozenset({"body", "operation", "event_type"})
+"""What a rule over a delivery may speak of: its headers are not kept."""
+
+READING: Final = ("state", "updated_at", "updated_at_unit", "progress", "error", "states", "rules")
+"""How a delivery tells of its job."""
+
 _OWN: Final = ("id", "timestamp", "body", "body_sha256")
 _STANDARD: Final = ("signature", "signed", "digest", "encoding", "key_encoding", "timestamp", "timestamp_unit")
 """What the standard fixes, so that nothing is left to say."""
 
 
-def webhook(table: Table) -> Webhook | None:
-    """Read ``[webhook]``; None for ``scheme = "none"``."""
+def webhook(table: Table, *, decides: bool) -> tuple[Webhook | None, Status]:
+    """Read ``[webhook]``: None for ``scheme = "none"``, and how a delivery tells of its job where that `decides`."""
     table.require("scheme")
     scheme = table.value("scheme", NONE, v.one_of(*get_args(WebhookScheme), NONE))
     default = Webhook("standard", ())
@@ -45,8 +53,19 @@ def webhook(table: Table) -> Webhook | None:
     )
     if scheme != NONE:
         _whole(table, read)
+    status = _reading(table, decides=decides)
     table.done()
-    return None if scheme == NONE else read
+    return None if scheme == NONE else read, status
+
+
+def _reading(table: Table, *, decides: bool) -> Status:
+    """Read what only a contract without a status read may say: elsewhere a delivery is a hint, whatever is in it."""
+    if not decides:
+        for key in READING:
+            if key in table.data:
+                table.problem(key, 'has no meaning while there is a status read; only status = "none" reads deliveries')
+    read = calls.reading(table, v.pointer, v.condition(EVENT))
+    return replace(read, by_delivery=True) if decides else Status()
 
 
 def _whole(table: Table, read: Webhook) -> None:
