@@ -16,6 +16,7 @@ from pathlib import Path
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from opledger.checkpoints.maker import Checkpointer
 from opledger.config import Settings
 from opledger.edges.stores import open_store
 from opledger.errors import StoreUnavailable
@@ -28,6 +29,8 @@ log = logging.getLogger("opledger.service")
 HEARTBEAT = timedelta(seconds=2)
 SWEEP = timedelta(minutes=10)
 NOTICES = timedelta(seconds=5)
+CHECKPOINTS = timedelta(seconds=0.25)
+"""How often it is asked whether a checkpoint is due; that costs nothing while none is."""
 
 
 def make_worker(
@@ -54,10 +57,10 @@ def run_worker(
     """Open the ledger and run a worker in this process until it is told to stop; returns the exit code 0.
 
     `with_parent`: it also stops once the process that started it has ended, however that came. Raises StoreUnavailable
-    where the database cannot be used, ConfigWrong where results cannot be stored, or where notices are asked for and
-    apprise is not installed.
+    where the database cannot be used, IntegrityBroken where it is older than one of its anchors, ConfigWrong where
+    results cannot be stored, an anchor is not fit, or where notices are asked for and apprise is not installed.
     """
-    with Store.open(settings.database) as store:
+    with Store.open(settings.database, tested=True) as store:
         asked = settings.worker
         worker = make_worker(
             store,
@@ -68,8 +71,12 @@ def run_worker(
             tick=asked.tick,
         )
         notices = Notices.from_settings(store, settings, worker.name, worker.clock)
+        checkpoints = Checkpointer(store.database, settings.audit, worker.clock)
+        checkpoints.start()
         parent = os.getppid() if with_parent else None
-        run_until_signalled(worker, until_idle=until_idle, once=once, notices=notices, parent=parent)
+        run_until_signalled(
+            worker, until_idle=until_idle, once=once, notices=notices, checkpoints=checkpoints, parent=parent
+        )
     return 0
 
 
@@ -80,12 +87,14 @@ async def serve(
     until_idle: bool = False,
     once: bool = False,
     notices: Notices | None = None,
+    checkpoints: Checkpointer | None = None,
     parent: int | None = None,
 ) -> None:
     """Run the worker under a scheduler until told to stop (or idle, or after one look).
 
     With `parent`, it also stops once that process is no longer the one that started this one. With `notices`, people
-    outside are told of what needs them; a worker that ends by itself does so once more.
+    outside are told of what needs them; a worker that ends by itself does so once more. With `checkpoints`, the
+    history is signed and anchored while it runs, and once more when it ends.
     """
     scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
 
@@ -106,14 +115,6 @@ async def serve(
     async def sweep() -> None:
         await asyncio.to_thread(worker.sweep)
 
-    async def tell() -> None:
-        if notices is None:
-            return
-        try:
-            await asyncio.to_thread(notices.tick)
-        except StoreUnavailable as error:
-            log.warning("no notices: %s", error)
-
     scheduler.add_job(worker.wake, "interval", seconds=worker.tick_every.total_seconds())
     scheduler.add_job(renew, "interval", seconds=max(worker.lease.total_seconds() / 3, 0.05))
     scheduler.add_job(beat, "interval", seconds=HEARTBEAT.total_seconds())
@@ -121,19 +122,36 @@ async def serve(
         scheduler.add_job(look_at_parent, "interval", seconds=HEARTBEAT.total_seconds())
     scheduler.add_job(sweep, "interval", seconds=SWEEP.total_seconds())
     if notices is not None:
-        scheduler.add_job(tell, "interval", seconds=NOTICES.total_seconds())
+        scheduler.add_job(_tell, "interval", [notices], seconds=NOTICES.total_seconds())
+    if checkpoints is not None:
+        # Two instances: while one writes, the other sees that nothing is due.
+        scheduler.add_job(_seal, "interval", [checkpoints], seconds=CHECKPOINTS.total_seconds(), max_instances=2)
     running = asyncio.ensure_future(worker.run(stop, until_idle=until_idle, once=once))
     # The scheduler starts once the worker has its thread: the first await of `run` has set it up.
     await asyncio.sleep(0)
     scheduler.start()
     try:
         await running
-        if not stop.is_set():
-            await tell()
+        if notices is not None and not stop.is_set():
+            await _tell(notices)
     finally:
         scheduler.shutdown(wait=False)
         if notices is not None:
             notices.stop()
+        if checkpoints is not None:
+            await asyncio.to_thread(checkpoints.finish)
+
+
+async def _tell(notices: Notices) -> None:
+    try:
+        await asyncio.to_thread(notices.tick)
+    except StoreUnavailable as error:
+        log.warning("no notices: %s", error)
+
+
+async def _seal(checkpoints: Checkpointer) -> None:
+    if checkpoints.due:
+        await asyncio.to_thread(checkpoints.run)
 
 
 def run_until_signalled(
@@ -142,6 +160,7 @@ def run_until_signalled(
     until_idle: bool = False,
     once: bool = False,
     notices: Notices | None = None,
+    checkpoints: Checkpointer | None = None,
     parent: int | None = None,
     ready: Callable[[], None] | None = None,
 ) -> None:
@@ -157,7 +176,9 @@ def run_until_signalled(
             loop.add_signal_handler(number, stop.set)
         if ready is not None:
             ready()
-        await serve(worker, stop, until_idle=until_idle, once=once, notices=notices, parent=parent)
+        await serve(
+            worker, stop, until_idle=until_idle, once=once, notices=notices, checkpoints=checkpoints, parent=parent
+        )
 
     try:
         import uvloop

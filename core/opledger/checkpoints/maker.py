@@ -79,12 +79,15 @@ class Checkpointer:
             if place.problem is not None:
                 log.warning("not compared: %s", place.problem)
 
-    def tick(self) -> None:
-        """Write a checkpoint if one is due: after `ROWS` rows, or once ``[audit] checkpoint`` has passed."""
+    @property
+    def due(self) -> bool:
+        """Whether it is time to `run`: this process wrote `ROWS` rows, or ``[audit] checkpoint`` has passed.
+
+        False while it is being run.
+        """
         now, rows = self._clock.monotonic(), self._database.events
         patience = self._next + self._audit.checkpoint.total_seconds()
-        if now >= self._next and (rows - self._rows >= ROWS or now >= patience):
-            self.run()
+        return not self._lock.locked() and now >= self._next and (rows - self._rows >= ROWS or now >= patience)
 
     def finish(self) -> None:
         """Write the last checkpoint of this worker."""

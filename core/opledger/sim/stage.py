@@ -41,7 +41,9 @@ class Stage:
 
     def __enter__(self) -> Self:
         private_folder(self.folder / "contracts")
-        atomic_write(self.folder / "opledger.toml", self._policies.encode())
+        # The key beside all the rest: a demonstration leaves nothing elsewhere.
+        settings_file = f'{self._policies}\n[audit]\nkey = "signing.key"\n'
+        atomic_write(self.folder / "opledger.toml", settings_file.encode())
         self.sim.start()
         settings = load_settings({"operator": "operator"}, self.environment, self.folder)
         self.ledger = Ledger.open(self.url, settings=settings)
