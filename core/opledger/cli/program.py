@@ -36,6 +36,7 @@ from opledger.cli import (
     running,
     settings,
     submitting,
+    tasks,
     webhooks,
 )
 from opledger.cli.frame import DbFlag, DebugFlag, Flags, JsonFlag, PipeClosed, Run, hush
@@ -100,6 +101,7 @@ for part in (
     audit,
     keys,
     settings,
+    tasks,
     webhooks,
 ):
     part.add_to(app)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from opledger.rules.model import to_rfc3339
+from opledger.rules.tasks import templates
 from opledger.rules.tasks.plan import Agent, Ask, Command, Plan, Step, Submit
 from opledger.rules.tasks.records import Record
 from opledger.rules.tasks.story import Stand, Standing, Story, check_plan
@@ -80,8 +81,8 @@ def ahead(plan: Plan, story: Story, *, verified: Collection[str] = ()) -> Next:
     Raises PlanChanged where the plan does not fit what was done.
     """
     check_plan(plan, story)
-    if story.outcome is not None:
-        return Ended(story.outcome)
+    if story.outcome == "stopped" or (story.outcome is not None and len(story.settled) == len(plan.steps)):
+        return Ended(story.outcome)  # a plan that was lengthened since goes on
     if story.settled:
         last = plan.step(story.settled[-1])
         if last is not None and last.id not in verified and not story.of(last.id).by_decision:
@@ -93,14 +94,14 @@ def ahead(plan: Plan, story: Story, *, verified: Collection[str] = ()) -> Next:
             if stop is not None:
                 return stop
             continue
-        return _of_step(step, standing)
+        return _of_step(step, standing, story)
     return End("done", "every step is settled")
 
 
-def _of_step(step: Step, standing: Standing) -> Next:
+def _of_step(step: Step, standing: Standing, story: Story) -> Next:
     action, began = step.action, standing.began
     if isinstance(action, Ask):
-        return Begin(step) if began is None else question(step, action)
+        return Begin(step) if began is None else question(step, action, story)
     if isinstance(action, Submit):
         # The ledger has one operation for a step, however often it is submitted.
         return Begin(step) if began is None else GoOn(step, began)
@@ -110,7 +111,7 @@ def _of_step(step: Step, standing: Standing) -> Next:
         if began is None:
             return Begin(step)
         return GoOn(step, began) if step.repeatable else LookFor(step, began)
-    return work(step, action, began)
+    return work(step, action, began, story)
 
 
 def _stops(step: Step, standing: Standing) -> End | None:
@@ -123,23 +124,31 @@ def _stops(step: Step, standing: Standing) -> End | None:
 # --- who is needed, and what for ---------------------------------------------------------------------------------
 
 
-def question(step: Step, ask: Ask) -> Need:
+def filled(text: str, story: Story) -> str:
+    """A text of the plan with what earlier steps handed on, as far as they did."""
+    try:
+        return templates.fill_text(text, story.outputs)
+    except templates.NothingThere:
+        return text
+
+
+def question(step: Step, ask: Ask, story: Story) -> Need:
     """A person must answer."""
     return Need(
         step.id,
         "a person",
-        f"{ask.question} ({' / '.join(ask.answers)})",
+        f"{filled(ask.question, story)} ({' / '.join(ask.answers)})",
         f"answer it: opledger task answer PLAN {step.id} ANSWER --reason R",
     )
 
 
-def work(step: Step, agent: Agent, began: Record | None) -> Need:
+def work(step: Step, agent: Agent, began: Record | None, story: Story) -> Need:
     """An agent must work, or say that it is done."""
     if began is None:
         how = f"claim it: opledger task claim PLAN {step.id}"
     else:
         how = f"{began.actor} claimed it at {to_rfc3339(began.at)}; when it is done: opledger task done PLAN {step.id}"
-    return Need(step.id, "an agent", agent.work, how)
+    return Need(step.id, "an agent", filled(agent.work, story), how)
 
 
 def failed(step: Step, record: Record) -> Need:

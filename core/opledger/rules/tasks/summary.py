@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from opledger.rules.tasks.plan import Ask, Plan
 from opledger.rules.tasks.records import Kind, Record
 from opledger.rules.tasks.story import Story, kind_of
 
-_MARKS: Final = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|!"})
+_MARKS: Final = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>#|"})
 
 
 def summary(plan: Plan, story: Story) -> str:
@@ -22,8 +23,8 @@ def summary(plan: Plan, story: Story) -> str:
     lines = [
         f"# {_text(plan.title)}",
         "",
-        f"- task: {_text(plan.task)}",
-        f"- run: {_text(first.run)}",
+        f"- task: {_code(plan.task)}",
+        f"- run: {_code(first.run)}",
         f"- goal: {_text(plan.goal) or '–'}",
         f"- outcome: {_text(story.outcome or 'open')}: {_text(ended.reason or '')}",
         f"- from {to_rfc3339(first.at)} by {_text(first.actor)} to {to_rfc3339(ended.at)} by {_text(ended.actor)}",
@@ -69,10 +70,17 @@ def _line(record: Record) -> str:
 
 def _pairs(word: str, values: Mapping[str, Any]) -> list[str]:
     return [
-        f"- {word} {_text(name)}: {_text(value if isinstance(value, str) else dumps_inert(value))}"
+        f"- {word} {_text(name)}: {_code(value if isinstance(value, str) else dumps_inert(value))}"
         for name, value in values.items()
         if value not in (None, "", [], {})
     ]
+
+
+def _code(text: str) -> str:
+    """Outside text as a piece of code: nothing in it acts."""
+    line = clean(" ".join(text.split()))
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
 def _text(text: str) -> str:
