@@ -45,7 +45,7 @@ class Desk:
         """The ledger, opened at first use. Raises StoreUnavailable where it cannot be."""
         with self._opening:
             if self._ledger is None:
-                self._ledger = Ledger.open(settings=self.settings, read_only=self.read_only)
+                self._ledger = Ledger.open(settings=self.settings, read_only=self.read_only, tested=True)
             return self._ledger
 
     @property

@@ -62,11 +62,11 @@ class Run:
         except ConfigWrong as error:
             raise UsageError(error.message) from error
 
-    def ledger(self, *, read_only: bool = False) -> Ledger:
-        """Open the ledger that flags, environment and files name."""
+    def ledger(self, *, read_only: bool = False, tested: bool = False) -> Ledger:
+        """Open the ledger that flags, environment and files name; `tested`: see `Ledger.open`."""
         from opledger.ledger import Ledger
 
-        return Ledger.open(settings=self.settings(), read_only=read_only)
+        return Ledger.open(settings=self.settings(), read_only=read_only, tested=tested)
 
     def give(self, document: Any, lines: Callable[[], Iterable[str]]) -> None:
         """Print the outcome: `document` for programs, `lines` for people."""

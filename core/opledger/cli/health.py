@@ -30,7 +30,7 @@ def doctor(run: Run) -> int:
     settings = run.settings()
     try:
         with run.ledger() as ledger:
-            found = [*ledger.doctor(), *_secrets(settings, ledger), _results(settings)]
+            found = [*ledger.doctor(), *_secrets(settings, ledger), _results(settings), *_files(settings)]
         code = 0 if all(check.ok for check in found) else REFUSED
     except StoreUnavailable as error:
         found, code = [Check("database", False, error.message)], OUT_OF_REACH
@@ -63,6 +63,37 @@ def _results(settings: Settings) -> Check:
     except (ConfigWrong, StoreUnavailable) as error:
         return Check("results", False, error.message)
     return Check("results", True, f"results are kept in {store.where}")
+
+
+def _files(settings: Settings) -> Iterable[Check]:
+    """Name what other users of this machine can get at."""
+    from pathlib import Path
+
+    from opledger.config import sqlite_path
+    from opledger.edges.private import open_to_others
+    from opledger.ledger.health import Check
+
+    files: list[Path] = []
+    folders: list[Path] = []
+    shared = [*settings.files, *settings.contracts]  # whoever writes there decides what is sent, and who is asked
+    database = sqlite_path(settings.database)
+    if database is not None:
+        files += [database.with_name(database.name + end) for end in ("", "-wal", "-shm")]
+        shared.append(database.absolute().parent)
+    for anchor in settings.audit.anchors:
+        if isinstance(anchor, Path):
+            files += anchor.parent.glob(anchor.name.replace("{ledger}", "*"))
+    folders.append(settings.audit.keys)
+    files += settings.audit.keys.glob("*")
+    if settings.audit.key is not None:
+        files.append(settings.audit.key)
+    if ":" not in settings.results:
+        folders += [Path(settings.results), *Path(settings.results).glob("*/")]
+    found = list(open_to_others(files, folders, shared))
+    for sentence in found[:20]:
+        yield Check("files", False, sentence)
+    if not found:
+        yield Check("files", True, "nothing here is open to other users of this machine")
 
 
 def _secrets(settings: Settings, ledger: Ledger) -> Iterable[Check]:

@@ -38,5 +38,5 @@ def serve(
             print(f"Contracts that have them: {', '.join(contracts) or 'none yet; they are looked for every second'}")
         sys.stdout.flush()
 
-    with run.ledger() as ledger:
+    with run.ledger(tested=True) as ledger:
         receiver.run(ledger, host, port, ready)

@@ -6,7 +6,9 @@ What was there before keeps its mode: who opened it may have had a reason. `doct
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
@@ -59,19 +61,30 @@ def sync_folder(folder: Path) -> None:
         os.close(number)
 
 
+def _is_own_group(found: os.stat_result) -> bool:
+    try:
+        owner, group = pwd.getpwuid(found.st_uid).pw_name, grp.getgrgid(found.st_gid)
+    except KeyError:
+        return False
+    return group.gr_name == owner and set(group.gr_mem) <= {owner}
+
+
 def open_to_others(files: Iterable[Path], folders: Iterable[Path], shared: Iterable[Path] = ()) -> Iterator[str]:
     """Say which of these others can get at, and the command that ends it. What is not there is left out.
 
-    `folders` are our own; in `shared` ones, which somebody else made, others may look, but not put anything.
+    `folders` are our own; what is `shared`, because somebody else made it, others may read, and not write. The group
+    that some systems give every user of their own does not count as others there.
     """
     checked = [(path, 0o077, f"{FILE:o}") for path in files]
     checked += [(path, 0o077, f"{FOLDER:o}") for path in folders]
     checked += [(path, 0o022, "go-w") for path in shared]
-    for path, forbidden, right in dict.fromkeys(checked):
+    for path, bits, right in dict.fromkeys(checked):
         try:
-            mode = stat.S_IMODE(path.stat().st_mode)
+            found = path.stat()
         except OSError:
             continue  # it is not there, or not ours to look at: whoever opens it says so
-        sticky = forbidden == 0o022 and mode & stat.S_ISVTX  # as in /tmp: nobody can replace what is another's
+        mode = stat.S_IMODE(found.st_mode)
+        forbidden = 0o002 if right == "go-w" and _is_own_group(found) else bits
+        sticky = right == "go-w" and mode & stat.S_ISVTX  # as in /tmp: nobody can replace what is another's
         if mode & forbidden and not sticky:
             yield f"{path} is open to other users (mode {mode:04o}); run: chmod {right} {shlex.quote(str(path))}"

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from opledger import config
-from opledger.errors import ConfigWrong
+from opledger.errors import ConfigWrong, StoreUnavailable
 from opledger.rules.files.settings import notice_targets
 from opledger.rules.model import to_rfc3339
 from opledger.rules.webhooks import Kind
@@ -46,12 +46,33 @@ def checks(store: Store, settings: config.Settings, now: datetime) -> tuple[Chec
             f"{name} can be read and written" if not store.database.read_only else f"{name} can be read",
         ),
         Check("schema", True, "the tables are of this version, and the guards of the journal are in place"),
+        *_guards(store),
         *_clocks(store, now),
         *_contracts(settings),
         *_workers(store, now),
         *_notices(store, settings),
         *_webhooks(store, now),
     )
+
+
+def _guards(store: Store) -> Iterator[Check]:
+    """Try what must not work; a database that is only read has nothing to try."""
+    if store.database.read_only:
+        return
+    try:
+        tried = store.database.self_test()
+    except StoreUnavailable as error:
+        yield Check("guards", False, error.message)
+        return
+    told = f"{tried.count} forbidden statements were tried and refused"
+    if tried.login is not None and tried.owner:
+        told += (
+            f"; the login {tried.login} owns the tables, and only their triggers hold it back: "
+            "`opledger doctor --roles` prints roles that keep apart who may do what"
+        )
+    elif tried.login is not None:
+        told += f", for want of rights, to the login {tried.login}"
+    yield Check("guards", True, told)
 
 
 def _webhooks(store: Store, now: datetime) -> Iterator[Check]:

@@ -78,13 +78,16 @@ class Reading:
         settings: config.Settings | None = None,
         clock: Clock | None = None,
         read_only: bool = False,
+        tested: bool = False,
     ) -> Self:
         """Open the ledger at `url`, or the one that environment and settings files name.
 
+        `tested`: what stays open for long tries first that its login cannot rewrite history.
         Raises StoreUnavailable where it cannot be used, ConfigWrong where a setting is wrong.
         """
         found = settings or config.load_settings({"db": url}, os.environ, Path.cwd())
-        return cls(Store.open(url or found.database, read_only=read_only), found, clock or SystemClock())
+        store = Store.open(url or found.database, read_only=read_only, tested=tested)
+        return cls(store, found, clock or SystemClock())
 
     def close(self) -> None:
         """Close all connections."""

@@ -48,9 +48,19 @@ class Store:
         self._watches: dict[tuple[int, bool], Watch] = {}  #: by thread: each has seen something else
 
     @classmethod
-    def open(cls, url: str, *, read_only: bool = False, create: bool = True) -> Self:
-        """Open (and where needed make or upgrade) a database; see `open_database`."""
-        return cls(open_database(url, read_only=read_only, create=create))
+    def open(cls, url: str, *, read_only: bool = False, create: bool = True, tested: bool = False) -> Self:
+        """Open (and where needed make or upgrade) a database; see `open_database`.
+
+        With `tested`, as whoever stays should, also try that this login cannot rewrite history: see `self_test`.
+        """
+        database = open_database(url, read_only=read_only, create=create)
+        if tested and not read_only:
+            try:
+                database.self_test()
+            except BaseException:
+                database.close()
+                raise
+        return cls(database)
 
     def close(self) -> None:
         """Close all connections, also those of threads that wait for changes; they must have stopped."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from opledger.edges import private
 from opledger.edges.clock import SystemClock
 from opledger.edges.files import atomic_write, note_progress, private_folder
 from opledger.edges.private import make_folder, open_file, open_to_others
@@ -81,8 +82,19 @@ def test_a_database_and_the_files_beside_it_are_private(tmp_path: Path, umask: i
     assert [mode(path.parent), mode(path.parent.parent)] == [0o700, 0o700]
 
 
-def test_what_others_can_get_at_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_group_of_ones_own_is_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many systems give every user a group, and let it write; a group with somebody else in it is another thing."""
+    (tmp_path / "toml").write_text("")
+    (tmp_path / "toml").chmod(0o664)
+    for own, told in ((True, 0), (False, 1)):
+        monkeypatch.setattr(private, "_is_own_group", lambda _, own=own: own)
+        assert len(list(open_to_others([], [], [tmp_path / "toml"]))) == told
+        assert len(list(open_to_others([tmp_path / "toml"], []))) == 1
+
+
+def test_what_others_can_get_at_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command that is told does it."""
+    monkeypatch.setattr(private, "_is_own_group", lambda _: False)
     file, folder, home = tmp_path / "a b.db", tmp_path / "results", tmp_path / "home"
     file.write_text("")
     folder.mkdir()
