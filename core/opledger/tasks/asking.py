@@ -18,7 +18,7 @@ from opledger.rules import jsontext
 from opledger.rules.calls import Answer, Failure, Request, origin_of
 from opledger.rules.contract import Contract
 from opledger.rules.tasks import templates
-from opledger.rules.tasks.plan import HttpCheck
+from opledger.rules.tasks.proofs import HttpCheck
 from opledger.rules.values import ConditionError
 
 

@@ -18,7 +18,8 @@ from opledger.rules import jsontext
 from opledger.rules.model import Operation
 from opledger.rules.redact import Redactor
 from opledger.rules.tasks import templates
-from opledger.rules.tasks.plan import Check, CommandCheck, FileCheck, HttpCheck, OperationCheck, Step
+from opledger.rules.tasks.plan import Step
+from opledger.rules.tasks.proofs import Check, CommandCheck, FileCheck, HttpCheck, OperationCheck
 from opledger.rules.tasks.templates import Outputs
 from opledger.tasks import commands
 

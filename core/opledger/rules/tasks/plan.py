@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import Any, ClassVar, Final
@@ -17,15 +17,11 @@ from opledger.errors import ConfigWrong
 from opledger.rules import fingerprint
 from opledger.rules.contract import ContractProblem
 from opledger.rules.files import converters as v
-from opledger.rules.files.reader import Table, Unfit, document, kind_of
-from opledger.rules.model import TERMINAL, State
+from opledger.rules.files.reader import Table, Unfit, document
+from opledger.rules.model import State
 from opledger.rules.tasks import templates
-from opledger.rules.values import Condition
+from opledger.rules.tasks.proofs import Check, FileCheck, OperationCheck, argv, proofs
 
-ANSWER_NAMES: Final = frozenset({"status", "headers", "body"})
-"""What the condition of an ``http`` check may speak of."""
-
-PARSERS: Final = ("text", "json", "jsonl", "csv", "toml")
 ACTIONS: Final = ("submit", "run", "agent", "ask")
 LIMIT: Final = timedelta(minutes=10)
 """How long a command may take where the plan does not say."""
@@ -81,40 +77,7 @@ class Ask:
     stop_on: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FileCheck:
-    """The file is there, holds what `parses` says, and has this SHA-256 where one is given."""
-
-    path: str
-    parses: str | None = None
-    sha256: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CommandCheck:
-    """The command exits 0. It must only look."""
-
-    argv: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OperationCheck:
-    """The step's operation is in this state."""
-
-    state: State
-
-
-@dataclass(frozen=True, slots=True)
-class HttpCheck:
-    """A read through a contract: GET `path`, and the condition holds of the answer."""
-
-    contract: str
-    path: str
-    when: Condition
-
-
 Action = Submit | Command | Agent | Ask
-Check = FileCheck | CommandCheck | OperationCheck | HttpCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +220,7 @@ def _action(table: Table) -> Action | None:
         found = f"has {' and '.join(given)}" if given else "has none"
         table.problem(None, f"needs exactly one of submit, run, agent and ask; it {found}")
     submit, ask = table.table("submit"), table.table("ask")
-    argv = table.value("run", None, _argv)
+    words = table.value("run", None, argv)
     work = table.value("agent", None, v.prose)
     if len(given) != 1:
         return None
@@ -265,21 +228,9 @@ def _action(table: Table) -> Action | None:
         return _submit(submit)
     if ask is not None:
         return _ask(ask)
-    if argv is not None:
-        return Command(argv)
+    if words is not None:
+        return Command(words)
     return None if work is None else Agent(work)
-
-
-def _argv(raw: Any) -> tuple[str, ...]:
-    if isinstance(raw, str):
-        raise Unfit('must be a list of words, such as ["python", "convert.py"]: no shell reads it')
-    if not isinstance(raw, list) or not raw or not all(isinstance(word, str) for word in raw):
-        raise Unfit(f"must be a list of texts: a program and its arguments, not {kind_of(raw)}")
-    if not raw[0].strip():
-        raise Unfit("must begin with the name of a program")
-    if any("\0" in word for word in raw):
-        raise Unfit("has a NUL character in it, which no argument can have")
-    return tuple(raw)
 
 
 def _submit(table: Table) -> Submit:
@@ -319,103 +270,17 @@ def _ask(table: Table) -> Ask:
     return read
 
 
-# --- checks ------------------------------------------------------------------------------------------------------
-
-
 def _checks(table: Table, action: Action | None) -> tuple[Check, ...]:
-    raw = table.data.get("check")
-    table.value("check", None, lambda given: given)
     if isinstance(action, Ask):
-        if raw is not None:
+        if table.value("check", None, lambda given: given) is not None:
             table.problem("check", "says nothing here: a question is done when a person has answered it")
         return ()
-    checks: list[Check] = []
-    path = (*table.path, "check")
-    if raw is None:
-        if isinstance(action, Agent) and action.work:
-            table.problem("check", "is missing: work of an agent counts only when it can be checked")
-    elif isinstance(raw, Mapping):
-        checks.append(_check(Table(raw, path, table.problems), action))
-    elif isinstance(raw, list) and raw and not all(isinstance(item, str) for item in raw):
-        for index, item in enumerate(raw):
-            checks.append(_item(item, (*path, index), table, action))
-    else:
-        checks.append(CommandCheck(table.value("check", ("?",), _argv)))
-    if isinstance(action, Submit) and not any(isinstance(check, OperationCheck) for check in checks):
-        checks.insert(0, OperationCheck(State.SUCCEEDED))
-    return tuple(checks)
-
-
-def _item(item: Any, path: tuple[str | int, ...], table: Table, action: Action | None) -> Check:
-    if isinstance(item, Mapping):
-        return _check(Table(item, path, table.problems), action)
-    try:
-        return CommandCheck(_argv(item))
-    except Unfit as error:
-        table.problems.add(path, f"{error}; or a table")
-        return CommandCheck(("?",))
-
-
-def _check(table: Table, action: Action | None) -> Check:
-    kinds: dict[str, Callable[[Table, Action | None], Check]] = {
-        "file": _file_check,
-        "command": _command_check,
-        "operation": _operation_check,
-        "http": _http_check,
-    }
-    given = [name for name in kinds if name in table.data]
-    if len(given) != 1:
-        found = f"has {' and '.join(given)}" if given else "has none"
-        table.problem(None, f"needs exactly one of file, command, operation and http; it {found}")
-        return CommandCheck(("?",))
-    check = kinds[given[0]](table, action)
-    table.done()
-    return check
-
-
-def _file_check(table: Table, _: Action | None) -> Check:
-    return FileCheck(
-        table.value("file", "", v.text),
-        table.value("parses", None, v.one_of(*PARSERS)),
-        table.value("sha256", None, _sha256),
-    )
-
-
-def _sha256(raw: Any) -> str:
-    text = v.text(raw).removeprefix("sha256:").lower()
-    if re.fullmatch("[0-9a-f]{64}", text) is None and not any(templates.places(text)):
-        raise Unfit("must be 64 hex digits")
-    return text
-
-
-def _command_check(table: Table, _: Action | None) -> Check:
-    return CommandCheck(table.value("command", ("?",), _argv))
-
-
-def _operation_check(table: Table, action: Action | None) -> Check:
-    if action is not None and not isinstance(action, Submit):
-        table.problem("operation", "can be checked only where the step submits one")
-    ends = sorted(str(state) for state in TERMINAL)
-    return OperationCheck(State(table.value("operation", "succeeded", v.one_of(*ends))))
-
-
-def _http_check(table: Table, _: Action | None) -> Check:
-    inner = table.table("http")
-    always = Condition("true")
-    if inner is None:
-        return HttpCheck("", "/", always)
-    inner.require("contract", "path", "when")
-    check = HttpCheck(
-        inner.value("contract", "", v.text),
-        inner.value("path", "/", _path),
-        inner.value("when", always, v.condition(ANSWER_NAMES)),
-    )
-    inner.done()
-    return check
-
-
-def _path(raw: Any) -> str:
-    text = v.text(raw)
-    if not text.startswith("/") or text.startswith("//") or re.search(r"[\s\\#]", text):
-        raise Unfit("must be a path below the contract's base_url, and begin with one /")
-    return text
+    found = proofs(table)
+    if isinstance(action, Agent) and not found:
+        table.problem("check", "is missing: work of an agent counts only when it can be checked")
+    of_operation = any(isinstance(check, OperationCheck) for check in found)
+    if of_operation and isinstance(action, Command | Agent):
+        table.problem("check", "looks at an operation, and the step submits none")
+    if isinstance(action, Submit) and not of_operation:
+        return (OperationCheck(State.SUCCEEDED), *found)
+    return found
