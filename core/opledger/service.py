@@ -123,13 +123,11 @@ async def serve(
     scheduler.add_job(sweep, "interval", seconds=SWEEP.total_seconds())
     if notices is not None:
         scheduler.add_job(_tell, "interval", [notices], seconds=NOTICES.total_seconds())
-    if checkpoints is not None:
-        # Two instances: while one writes, the other sees that nothing is due.
-        scheduler.add_job(_seal, "interval", [checkpoints], seconds=CHECKPOINTS.total_seconds(), max_instances=2)
     running = asyncio.ensure_future(worker.run(stop, until_idle=until_idle, once=once))
     # The scheduler starts once the worker has its thread: the first await of `run` has set it up.
     await asyncio.sleep(0)
     scheduler.start()
+    sealing = None if checkpoints is None else _sealing(checkpoints)
     try:
         await running
         if notices is not None and not stop.is_set():
@@ -138,7 +136,8 @@ async def serve(
         scheduler.shutdown(wait=False)
         if notices is not None:
             notices.stop()
-        if checkpoints is not None:
+        if checkpoints is not None and sealing is not None:
+            sealing.cancel()
             await asyncio.to_thread(checkpoints.finish)
 
 
@@ -149,9 +148,25 @@ async def _tell(notices: Notices) -> None:
         log.warning("no notices: %s", error)
 
 
-async def _seal(checkpoints: Checkpointer) -> None:
-    if checkpoints.due:
-        await asyncio.to_thread(checkpoints.run)
+def _sealing(checkpoints: Checkpointer) -> asyncio.Task[None]:
+    """Write checkpoints as they become due, until it is cancelled. One that is under way then still comes to its end.
+
+    No job of the scheduler: a checkpoint may take longer than the time between two looks.
+    """
+
+    async def seal() -> None:
+        while True:
+            await asyncio.sleep(CHECKPOINTS.total_seconds())
+            if checkpoints.due:
+                await asyncio.to_thread(checkpoints.run)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("no more checkpoints while this worker runs: %s", error, exc_info=error)
+
+    task = asyncio.ensure_future(seal())
+    task.add_done_callback(ended)
+    return task
 
 
 def run_until_signalled(

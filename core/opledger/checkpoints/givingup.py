@@ -77,6 +77,14 @@ def meaning(found: Forgotten) -> str:
     )
 
 
+def check_person(who: Actor, reason: str) -> None:
+    """Raise Refused for anybody but a person, UsageError for an empty reason."""
+    if who.kind is not ActorKind.HUMAN:
+        raise Refused(f"{who.name} is no person; only a person may say that the ledger goes on")
+    if not reason.strip():
+        raise UsageError("--reason is empty; say why the ledger goes on from here")
+
+
 def acknowledge(
     database: Database, audit: AuditSettings, who: Actor, reason: str, now: datetime, expected: Forgotten
 ) -> Given:
@@ -85,10 +93,7 @@ def acknowledge(
     `expected`: what was shown to the person. Raises Refused for anybody but a person, and where meanwhile something
     else is to be given up; otherwise as `forgotten`.
     """
-    if who.kind is not ActorKind.HUMAN:
-        raise Refused(f"{who.name} is no person; only a person may say that the ledger goes on")
-    if not reason.strip():
-        raise UsageError("--reason is empty; say why the ledger goes on from here")
+    check_person(who, reason)
     found = forgotten(database, audit)
     if (found.last.hash, found.first) != (expected.last.hash, expected.first):
         raise Refused("an anchor or the database has changed meanwhile; nothing was written: look again")

@@ -25,6 +25,7 @@ from typer.main import get_command
 from opledger import errors
 from opledger.cli import (
     audit,
+    checkpoints,
     contracts,
     deciding,
     doctor,
@@ -99,6 +100,7 @@ for part in (
     providers,
     doctor,
     audit,
+    checkpoints,
     keys,
     settings,
     tasks,

@@ -38,6 +38,8 @@ class Check:
 
 def checks(store: Store, settings: config.Settings, now: datetime) -> tuple[Check, ...]:
     """Look at an open ledger: that it opened at all says that database, schema and guards are as they must be."""
+    from opledger.checkpoints import report  # with the library for keys, which few commands need
+
     name = store.database.name
     return (
         Check(
@@ -52,6 +54,7 @@ def checks(store: Store, settings: config.Settings, now: datetime) -> tuple[Chec
         *_workers(store, now),
         *_notices(store, settings),
         *_webhooks(store, now),
+        *(Check(*line) for line in report.lines(store.database, settings.audit)),
     )
 
 

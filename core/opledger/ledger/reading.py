@@ -170,6 +170,8 @@ class Reading:
 
     def packet(self, operation: str) -> dict[str, Any]:
         """Return the escalation packet: all that support or the next person on call needs, sanitised."""
+        from opledger.checkpoints import report  # with the library for keys, which few commands need
+
         op = self.show(operation)
         events = self.events(op.operation_id)
         kept: dict[str, Kept] = {}
@@ -179,7 +181,9 @@ class Reading:
                 text = answer.body.decode("utf-8", "replace")
                 kept[sha256] = Kept(sha256, text, answer.content_type, answer.size, answer.truncated)
         contract = self.contract_of(op)
-        return packet(op, contract, guarantees(contract), events, self.store.request_of(op.operation_id), kept)
+        request = self.store.request_of(op.operation_id)
+        held = report.of_operation(self.store.database, op.operation_id)
+        return packet(op, contract, guarantees(contract), events, request, kept, checkpoint=held)
 
     def result(
         self, operation: str, *, also: str | None = None, progress: Callable[[int, int], None] | None = None

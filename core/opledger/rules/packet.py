@@ -40,8 +40,10 @@ def packet(
     events: Sequence[Event],
     request: StoredRequest,
     answers: Mapping[str, Kept],
+    *,
+    checkpoint: Json | None = None,
 ) -> Json:
-    """Return the packet as data (`packet --json`)."""
+    """Return the packet as data (`packet --json`). `checkpoint`: the one that holds it; None: none does yet."""
     report = shapes.contract_report(contract.name, guarantees)["guarantees"]
     return {
         "operation_id": op.operation_id,
@@ -66,7 +68,7 @@ def packet(
         ],
         "choices": [shapes.option(option) for option in choices(op, contract)],
         "head": {"seq": op.head_seq, "hash": op.head_hash},
-        "checkpoint": None,
+        "checkpoint": checkpoint,
     }
 
 
@@ -157,6 +159,10 @@ def markdown(document: Json, options: Sequence[Option] = ()) -> str:
         f"- requested by {_code(record['requested_by'])} at {record['created_at']}",
         f"- journal head: event {document['head']['seq']}, {_code(document['head']['hash'])}",
     ]
+    checkpoint = document["checkpoint"]
+    if checkpoint is not None:
+        which = f"checkpoint {checkpoint['number']} of {checkpoint['at']}"
+        lines.append(f"- signed: {which} holds it up to event {checkpoint['seq']}")
     attention = record["attention"]
     if attention is not None:
         lines.append(
@@ -192,6 +198,8 @@ def markdown(document: Json, options: Sequence[Option] = ()) -> str:
             *_block(answer["body"][:SHOWN_BODY]),
             "",
         ]
+    if checkpoint is not None:
+        lines += ["## The checkpoint that holds it", "", *_block(checkpoint["note"].rstrip("\n"))]
     return "\n".join(lines).rstrip() + "\n"
 
 
