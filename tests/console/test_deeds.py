@@ -61,6 +61,28 @@ def test_an_approval_is_bound_to_what_was_shown(desk: Desk) -> None:
     assert len(desk.ledger.show(op.operation_id).approvals) == 1
 
 
+def test_an_approval_that_must_be_signed_is_shown_and_refused_with_the_command(home: Home) -> None:
+    """Ssh-keygen asks at a terminal; the console has ours. It says what to run instead."""
+    toml = "[audit]\nallowed_signers = 'signers'\n" + APPROVAL + "signed = true\n"
+    desk = Desk(home.settings(toml), read_only=False, drive=False)
+    (home.root / "signers").write_text("# nobody yet\n")
+    (home.root / "signers").chmod(0o600)
+    try:
+        op = wish(desk)
+        shown, review = deeds.review_of(desk, op.operation_id)
+        assert review["signed"]
+        deed = deeds.carry_out_one(
+            desk, Verdict("approve", op.operation_id, shown.version, "ok", fingerprint=review["fingerprint"])
+        )
+        assert deed.done is False
+        assert f"opledger approve {op.operation_id}" in deed.words
+        (ahead,) = deeds.prospects(desk, [op.operation_id], "approve")
+        assert (ahead.eligible, "--sign" in ahead.because) == (False, True)
+        assert desk.ledger.show(op.operation_id) == op
+    finally:
+        desk.close()
+
+
 def test_a_record_that_moved_is_not_decided(desk: Desk) -> None:
     """Somebody was faster: nothing is written, and the sentence says what happened."""
     op = wish(desk)

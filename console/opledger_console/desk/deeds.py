@@ -16,6 +16,7 @@ from opledger.ledger.bulk import Decision, Outcome, Prospect, Target, carry_out,
 from opledger.ledger.bulk import Verb as BulkVerb
 from opledger.ledger.reviewing import sharing
 from opledger.rules import cancels
+from opledger.rules.approval_signatures import Statement
 from opledger.rules.choices import Option
 from opledger.rules.guarantees import cancel_line, guarantees
 from opledger.rules.model import Operation, State
@@ -70,10 +71,17 @@ def review_of(
     op = desk.ledger.show(operation_id)
     if op.state is not State.AWAITING_APPROVAL:
         raise Refused(f"{short_id(operation_id)} is {op.state} and waits for no approval")
-    (ahead,) = preview(desk.ledger, [operation_id], Decision(verb, "a look before it is decided"))
+    review = desk.ledger.review(operation_id)
+    look = Decision(verb, "a look before it is decided", sign=_elsewhere if review["signed"] else None)
+    (ahead,) = preview(desk.ledger, [operation_id], look)
     if not ahead.eligible:
         raise Refused(ahead.because)
-    return op, desk.ledger.review(operation_id)
+    return op, review
+
+
+def _elsewhere(statement: Statement) -> str:
+    """Stand in for who signs: ssh-keygen asks at a terminal, and that one is ours."""
+    raise Refused(f"an approval of {short_id(statement.operation_id)} is signed on the command line")
 
 
 def cancel_facts(desk: Desk, operation_id: str) -> CancelFacts:

@@ -14,6 +14,7 @@ from opledger_console.dialogs.base import Clock
 from opledger_console.dialogs.deciding import Deciding, due, titled
 from opledger_console.dialogs.heads import Head, head_of
 from opledger_console.dialogs.lines import Piece
+from opledger_console.dialogs.parts import Lack
 from opledger_console.verdicts import Verdict
 from opledger_console.views import span
 
@@ -72,8 +73,14 @@ class ApproveDialog(Deciding):
         """All that an approver is to look at."""
         return review_pieces(self.review, self.operation, self.now)
 
+    def lacks(self) -> Sequence[Lack]:
+        """A signature, where one is demanded: it cannot be made here, so that this dialog only shows."""
+        return (Lack("your signature"),) if self.review["signed"] else super().lacks()
+
     def effect(self) -> str:
         """The one thing that matters."""
+        if self.review["signed"]:
+            return f"It must be signed, on a command line: {_command(self.operation.operation_id)}"
         given, needed = len(self.review["approvals"]), int(self.review["approvals_needed"])
         if given + 1 < needed:
             return f"Gives approval {given + 1} of {needed}; it goes on waiting. An approval cannot be taken back."
@@ -102,7 +109,14 @@ def _pieces(review: Json, op: Operation, now: datetime) -> Iterator[Piece]:
         yield from titled(_RELATIONS.get(compared["relation"], "Compared"), tuple(compared_pieces(compared)))
 
 
+def _command(operation_id: str) -> str:
+    return f"opledger approve {operation_id} --reason R --sign"
+
+
 def _warnings(review: Json) -> Iterator[Piece]:
+    if review["signed"]:
+        yield Piece("! An approval counts only with your SSH signature, which is made on a command line:", "warn")
+        yield Piece(_command(review["operation_id"]), "data", 2)
     compared = review["compared_with"]
     if compared is not None and compared["relation"] == "same":
         yield Piece("! The same request is open already: this would be a second job. See the end.", "warn")

@@ -157,6 +157,7 @@ def approvals(
             out += [_decision(event, words), *_details(event, opened, width)]
         elif event.kind in DECISIONS:
             words = _KINDS[event.kind] + ("" if event.kind == "ApprovalExpired" else f" by {event.actor}")
+            words += " (signed)" if fact(event, "signature") is not None else ""
             out += [_decision(event, f"{words}: {told(event)}"), *_details(event, opened, width)]
             if ("event", event.seq) in opened and (digest := fact(event, "shown")) is not None:
                 out.append(row("    they were shown:", "head", seq=event.seq))

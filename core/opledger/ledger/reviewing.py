@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from opledger.ledger.signing import needed
 from opledger.rules import cancels, jsontext
 from opledger.rules.contract import Contract
 from opledger.rules.guarantees import guarantees
@@ -29,7 +31,9 @@ def review_of(ledger: Reading, op: Operation) -> dict[str, Any]:
     wanted = [one for one in candidates if not one.state.terminal or one.operation_id == op.supersedes]
     others = [(one, ledger.body_of(one)) for one in wanted if one.operation_id != op.operation_id]
     request = request_shown(contract, ledger.store.request_of(op.operation_id))
-    return review(op, contract, guarantees(contract), ledger.demand(op), request, most_alike(op, body, others))
+    demand = ledger.demand(op)
+    demand = replace(demand, signed=needed(ledger, op, demand))
+    return review(op, contract, guarantees(contract), demand, request, most_alike(op, body, others))
 
 
 def shown_to(ledger: Reading, op: Operation) -> Answer:

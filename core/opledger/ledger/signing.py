@@ -102,8 +102,8 @@ class Signing:
         if late > LONGEST:
             minutes, most = (span.total_seconds() / 60 for span in (late, LONGEST))
             raise BadSignature(
-                f"{op.operation_id} was not approved: the signature is {minutes:.0f} minutes old, and {most:.0f} are the "
-                "most; sign anew"
+                f"{op.operation_id} was not approved: the signature is {minutes:.0f} minutes old, and {most:.0f} are "
+                "the most; sign anew"
             )
         try:
             mark = key_of(statement, signature, signers)

@@ -67,7 +67,8 @@ class AllowedSigners:
             raise SignatureWrong(f"the key {mark} {listed} in {self.name}")
         reasons = [_unfit(line, namespace, at) for line in named]
         if None not in reasons:
-            said = "; ".join(dict.fromkeys(f"{reason} (line {line.line})" for line, reason in zip(named, reasons)))
+            lines = zip(named, reasons, strict=True)
+            said = "; ".join(f"{reason} (line {line.line})" for line, reason in lines)
             raise SignatureWrong(f"the key {mark} of {principal} does not count here, by {self.name}: {said}")
 
 

@@ -68,6 +68,25 @@ async def test_approve_by_keyboard_from_opening_to_the_verdict() -> None:
         assert app.answers == [verdict]
 
 
+async def test_where_a_signature_is_demanded_the_dialog_shows_and_names_the_command() -> None:
+    """Ssh-keygen asks at the terminal, which is the console's; nothing is sent from here."""
+    clock = Clock()
+    dialog = approve(clock, signed=True)
+    app = Opened(dialog)
+    async with app.run_test(size=(100, 30)) as pilot:
+        clock.now += 1
+        field(dialog, "reason").value = "fine"
+        await pilot.pause()
+        shown = drawn(pilot)
+        assert f"opledger approve {waiting().operation_id} --reason R --sign" in shown
+        assert "Missing: your signature" in shown
+        assert dialog.query_one("#confirm", Press).disabled
+        dialog.confirm()
+        await pilot.pause()
+        assert not dialog.sending
+        assert app.answers == []
+
+
 async def test_escape_takes_it_back_with_everything_that_was_typed() -> None:
     """And what was taken back is not sent when the time is up."""
     clock = Clock()

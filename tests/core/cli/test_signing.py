@@ -121,3 +121,21 @@ def test_the_passphrase_is_asked_at_the_terminal(terminal: Terminal, key: Path) 
     assert (typed, os.waitstatus_to_exitcode(status)) == (True, 0), said
     assert b"correct horse" not in said
     assert approved(terminal, name)
+
+
+def test_verify_checks_the_signatures(terminal: Terminal, key: Path) -> None:
+    """By the journal alone: a key that is no longer listed, or never was, is found with its place (exit 4)."""
+    name = terminal.submit()
+    assert terminal.process("approve", name, "--reason", "ok", "--sign").code == 0
+    well = terminal.process("audit", "verify", "--json")
+    assert (well.code, well.json["findings"]) == (0, [])
+    other = sshkeys.make(terminal.root, "other")
+    (terminal.root / "allowed").write_text(f"ana {sshkeys.public(other)}\n")
+    found = terminal.process("audit", "verify", "--json")
+    assert found.code == 4
+    assert [(one["kind"], one["operation_id"], one["seq"]) for one in found.json["findings"]] == [
+        ("SIGNATURE", name, 2)
+    ]
+    terminal.settings("")
+    unjudged = terminal.process("audit", "verify", "--json")
+    assert [one["kind"] for one in unjudged.json["findings"]] == ["SIGNATURE"]
