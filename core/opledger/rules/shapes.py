@@ -14,10 +14,10 @@ from opledger.rules import jsontext
 from opledger.rules.choices import Option
 from opledger.rules.contract import ContractProblem, Guarantees
 from opledger.rules.escalation import Escalation, severity
-from opledger.rules.evidence import result_to_data
 from opledger.rules.explain import Explanation
 from opledger.rules.journal import Row
 from opledger.rules.model import Lease, Operation, Plan, to_rfc3339
+from opledger.rules.result_data import result_to_data
 
 Json = dict[str, Any]
 

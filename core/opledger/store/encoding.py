@@ -12,8 +12,8 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from opledger.rules.evidence import result_from_data, result_to_data
 from opledger.rules.model import StoredResult
+from opledger.rules.result_data import result_from_data, result_to_data
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400_000_000
