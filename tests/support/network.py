@@ -109,7 +109,7 @@ class Loop(asyncio.SelectorEventLoop):
         super().__init__()
         self.network = network
 
-    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
         """Look a name up in the test's table."""
         name = host.decode() if isinstance(host, bytes) else host or "127.0.0.1"
         found = []

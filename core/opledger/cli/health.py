@@ -110,13 +110,13 @@ def _secrets(settings: Settings, ledger: Ledger) -> Iterable[Check]:
         files = list_contracts(settings)
     except ConfigWrong:
         return  # the ledger's own checks have said so
+    # No command that fetches one secret inherits another one.
+    resolver.hide(one for file in files if file.contract is not None for one in file.contract.references)
     for file in files:
         if file.contract is None:
             continue
         needed = used.get(file.name, 0) > 0 or not file.shipped
-        hooks = () if file.contract.webhook is None else file.contract.webhook.secrets
-        references = [*file.contract.auth.references, *file.contract.secrets.values(), *hooks]
-        for reference in dict.fromkeys(references):
+        for reference in dict.fromkeys(file.contract.references):
             try:
                 resolver.resolve(reference)
                 good += 1

@@ -7,9 +7,11 @@ comes before its job is known waits, and is handed over by whoever looks next.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -86,13 +88,15 @@ class Doors:
                 log.error("the contracts cannot be read: %s", wrong)
                 return
             # No command that fetches one secret inherits another one.
-            self._secrets.hide(one for file in files if file.contract is not None for one in _references(file.contract))
+            self._secrets.hide(one for file in files if file.contract is not None for one in file.contract.references)
             self._contracts = {
                 file.name: file.contract
                 for file in files
                 if file.contract is not None and file.contract.webhook is not None
             }
             self._seen = seen
+            self._mask_more(commands=True)
+        self._mask_more(commands=False)
         self._doors = {name: Door(contract, self._values(contract)) for name, contract in self._contracts.items()}
         if self._masked != self._secrets.known():
             self._masked = self._secrets.known()
@@ -114,6 +118,18 @@ class Doors:
             self._say(f"deliveries to {name} cannot be verified: {wrong.message}")
             return Refusal(Kind.UNAVAILABLE, wrong.message)
         return found if isinstance(found, Refusal) else Arrival(door.contract, found, raw, now)
+
+    def _mask_more(self, *, commands: bool) -> None:
+        """Get to know what else a provider may give back in a webhook: our key for its API, for one (I24).
+
+        Where that cannot be had here, it need not be: a receiver may well run without it. Commands are run once for
+        each version of the contracts, and not every half a minute.
+        """
+        for contract in self._contracts.values():
+            for reference in contract.references:
+                if reference.startswith("command:") is commands:
+                    with suppress(ConfigWrong):
+                        self._secrets.resolve(reference)
 
     def _values(self, contract: Contract) -> tuple[str, ...]:
         found = []
@@ -138,13 +154,6 @@ class Doors:
                 continue  # `list_contracts` says what is wrong with the folder
             for path, fact in entries:
                 yield path, fact.st_mtime_ns, fact.st_size
-
-
-def _references(contract: Contract) -> Iterator[str]:
-    yield from contract.secrets.values()
-    yield from contract.auth.references
-    if contract.webhook is not None:
-        yield from contract.webhook.secrets
 
 
 class Deliveries:
@@ -187,11 +196,11 @@ class Deliveries:
         kept = Incoming(
             new_id("dlv"),
             arrival.contract.name,
-            delivery.key,
+            _key(delivery.key, masks),
             arrival.received_at,
-            delivery.event_type,
-            delivery.job_id,
-            delivery.token,
+            _hidden(delivery.event_type, masks),
+            _hidden(delivery.job_id, masks),
+            _hidden(delivery.token, masks),
             _kept(arrival, masks),
         )
         matches = [
@@ -287,6 +296,15 @@ def _reason(op: Operation, event_type: str | None, job_id: str | None) -> str:
     if op.remote_job_id is None:
         return f"{said} and names job {job_id}"
     return f"{said} and names job {job_id}, where the record has job {op.remote_job_id}"
+
+
+def _hidden(text: str | None, masks: redact.Redactor) -> str | None:
+    return None if text is None else masks.hide_text(text)
+
+
+def _key(key: str, masks: redact.Redactor) -> str:
+    """Return what tells an event from others; of one with a secret in it only its digest is kept."""
+    return key if masks.hide_text(key) == key else f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def _kept(arrival: Arrival, masks: redact.Redactor) -> Answer:

@@ -321,6 +321,12 @@ class Contract:
     safety: Safety = Safety()
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """Every secret reference in here, each once."""
+        hooks = () if self.webhook is None else self.webhook.secrets
+        return tuple(dict.fromkeys((*self.auth.references, *self.secrets.values(), *hooks)))
+
+    @property
     def resend_window(self) -> timedelta | None:
         """How long after the first send the same token may be sent again, or None for never.
 

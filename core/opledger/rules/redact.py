@@ -22,7 +22,7 @@ MASK: Final = "***"
 REDACTED: Final = "[redacted]"
 LEAST: Final = 4  #: a shorter secret is no secret, and masking it would blot out half of every text
 FRAGMENT: Final = 8  #: so many characters of a secret in a row give it away
-LONG: Final = 128  #: of a longer secret only pieces of 15 characters are sure to be found
+LONG: Final = 128  #: of a longer secret only pieces of 24 characters are sure to be found
 
 # Compared in small letters and without punctuation.
 _SECRET_NAMES: Final = frozenset({
@@ -212,9 +212,11 @@ def _spellings(text: str) -> Iterator[str]:
     yield html.escape(text).replace("&#x27;", "&#39;")
     yield repr(text)[1:-1]
     # Of a long secret, a key file for one, not every piece: a search for thousands of them would cost too much.
-    for start in range(0, max(len(text) - FRAGMENT + 1, 0), 1 if len(text) <= LONG else FRAGMENT):
-        piece = text[start : start + FRAGMENT]
-        if _random(piece):
+    step, most = (1, FRAGMENT) if len(text) <= LONG else (FRAGMENT, 2 * FRAGMENT)
+    for start in range(0, max(len(text) - FRAGMENT + 1, 0), step):
+        pieces = (text[start : start + size] for size in range(FRAGMENT, most + 1))
+        piece = next(filter(_random, pieces), None)
+        if piece is not None:
             yield piece
 
 

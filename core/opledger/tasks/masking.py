@@ -47,6 +47,4 @@ def _references(settings: config.Settings) -> Iterator[str]:
         return  # a folder that is not there: whoever needs a contract says so
     for file in files:
         if file.contract is not None:
-            yield from file.contract.secrets.values()
-            if file.contract.auth.secret is not None:
-                yield file.contract.auth.secret
+            yield from file.contract.references

@@ -29,7 +29,7 @@ class Known:
             source, environment = pinned
             known = self._contracts[digest] = parse(source, name_hint=digest, environment=environment)
             # No command that fetches one secret inherits another one.
-            self._secrets.hide([*known.auth.references, *known.secrets.values()])
+            self._secrets.hide(known.references)
         return known
 
     def redactor(self) -> Redactor:

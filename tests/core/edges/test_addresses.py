@@ -29,6 +29,11 @@ from opledger.edges.addresses import AddressRefused, Kind, kind_of, kinds, liter
         ("::ffff:127.0.0.1", "loopback"),
         ("::ffff:169.254.169.254", "link_local"),
         ("2002:7f00:1::", "loopback"),
+        ("64:ff9b::a9fe:a9fe", "link_local"),
+        ("64:ff9b::a00:7", "private"),
+        ("64:ff9b::5db8:d822", "public"),
+        ("::a00:7", "private"),
+        ("::7f00:1", "loopback"),
     ],
 )
 def test_addresses_are_told_apart(address: str, kind: Kind) -> None:

@@ -243,13 +243,14 @@ async def call(world: World, kind: str, contract: Contract) -> tuple[Answer | Fa
 async def download(world: World, op: Operation, contract: Contract, request: Request) -> Answer | Failure | Download:
     """Read a result, following as the worker does."""
     attempt = SimpleNamespace(drive=SimpleNamespace(op=op), contract=contract)
-    for _ in range(fetching.MOST_HOPS + 1):
-        outcome = await world.http.download(request, world.folder, lambda _: None)
+    outcome = await world.http.download(request, world.folder, lambda _: None)
+    for _ in range(fetching.MOST_HOPS):
         way = cast("Any", SimpleNamespace(attempt=attempt, request=request))
         onward = fetching._redirect(way, outcome)
         if onward is None:
             break
         request = onward
+        outcome = await world.http.download(request, world.folder, lambda _: None)
     if isinstance(outcome, Download):
         Path(outcome.path).unlink()
     return outcome

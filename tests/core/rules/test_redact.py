@@ -127,6 +127,18 @@ def test_the_pieces_of_a_long_secret_are_few() -> None:
     assert len(redactor._texts) < len(secret) // FRAGMENT + 30
 
 
+def test_a_long_secret_that_was_cut_is_found() -> None:
+    """An event's name, for one, is cut before anybody masks it: no stretch between two pieces may be left to read."""
+    secret = (
+        "eyJhbGciOiJIUzI1NiJ9."
+        + "MLpjN_E8A4rknOh7kgQvmUZKYiCy6AbaCQYAhIcXhsCAIdB89Sr6wnyclVKmtexpDSA3lxl7kettuA1fToZ" * 3
+    )
+    redactor = Redactor([secret])
+    for start in range(len(secret) - 60):
+        left = redactor.mask_text(secret[start : start + 60])
+        assert max(map(len, left.split(MASK))) < 24
+
+
 def test_what_is_too_short_is_no_secret() -> None:
     """A secret of one letter would blot out every text."""
     redactor = Redactor(["", "abc", b"\x00\x01"])
