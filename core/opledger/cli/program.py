@@ -24,6 +24,7 @@ from typer.main import get_command
 
 from opledger import errors
 from opledger.cli import (
+    archive,
     audit,
     checkpoints,
     contracts,
@@ -99,6 +100,7 @@ for part in (
     contracts,
     providers,
     doctor,
+    archive,
     audit,
     checkpoints,
     keys,

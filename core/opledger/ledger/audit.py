@@ -22,6 +22,7 @@ from opledger.edges import signing
 from opledger.edges.files import atomic_write, private_folder
 from opledger.edges.sshkeys import read_signers
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UsageError
+from opledger.ledger import archive
 from opledger.ledger.reading import Reading
 from opledger.ledger.verifying import Progress, Trust, Verified, processes, verify
 from opledger.rules import approval_signatures, notes
@@ -84,6 +85,9 @@ def run(
         told=told,
         stop=stop,
     )
+    more = list(archive.verify(ledger, asked.archives))
+    if more:
+        found = found.plus(more)
     if named is not None and found.complete and not found.count and found.upto is not None:
         remember(named[0], found.upto, found.at, folder)
     anchored = found.anchored

@@ -24,6 +24,8 @@ from opledger.store.auditing import Slice
 
 FORMAT: Final = "opledger-export/1"
 STEP: Final = 500
+REQUEST: Final = ("operation_id", "method", "url", "headers", "content_type", "body", "asked", "fingerprint_url")
+"""The columns of a request, in order."""
 
 _DISPLACED: Final = ("state", "remote_job_id", "version", "head_seq", "head_hash")
 """Columns of a record that a chain alone says something about."""
@@ -38,8 +40,11 @@ def lines(ledger: Reading, operations: Sequence[str] = ()) -> Iterator[bytes]:
     return of(ledger, ids if operations else None)
 
 
-def of(ledger: Reading, ids: Sequence[str] | None) -> Iterator[bytes]:
-    """Yield an export of these operations (None: of all), given by their whole ids."""
+def of(ledger: Reading, ids: Sequence[str] | None, *, rows_too: bool = False) -> Iterator[bytes]:
+    """Yield an export of these operations (None: of all), given by their whole ids.
+
+    `rows_too`: also the whole rows of records and requests, as an archive keeps them.
+    """
     database, count = ledger.store.database, 0
     papers = auditing.papers(database)
     chosen = None if ids is None else frozenset(ids)
@@ -53,6 +58,8 @@ def of(ledger: Reading, ids: Sequence[str] | None) -> Iterator[bytes]:
             yield _leaf(leaf, whole=chosen is None or leaf.operation_id in chosen)
         for found in _slices(ledger, ids):
             yield from _of_slice(found)
+            if rows_too:
+                yield from _rows(found)
 
     for document in written():
         count += 1
@@ -123,6 +130,12 @@ def _of_slice(found: Slice) -> Iterator[dict[str, Any]]:
         yield {"type": "tombstone", **_shape(Tombstone(*stone)._asdict())}
 
 
+def _rows(found: Slice) -> Iterator[dict[str, Any]]:
+    for table, names, some in (("operation", rows.COLUMNS, found.operations), ("request", REQUEST, found.requests)):
+        for row in some:
+            yield {"type": "row", "table": table, **_shape(dict(zip(names, row, strict=True)))}
+
+
 def _shape(values: dict[str, Any]) -> dict[str, Any]:
     """Columns as JSON holds them: hashes in hex, the bytes of an event in base64, what does not belong there told."""
     return {name: _SHAPES.get(name, _plain)(value) for name, value in values.items()}
@@ -140,12 +153,20 @@ def _base64(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else _wrong(value)
 
 
+def _base64_or_none(value: Any) -> Any:
+    return None if value is None else _base64(value)
+
+
 def _wrong(value: Any) -> dict[str, str]:
     return {"of_type": type(value).__name__, "value": str(value)[:1000]}
 
 
 _HASHES: Final = ("prev_hash", "hash", "head_hash", "file_sha256", "root", "previous", "key_id", "peaks")
-_SHAPES: Final[dict[str, Callable[[Any], Any]]] = {**dict.fromkeys(_HASHES, _hex), "body": _base64}
+_SHAPES: Final[dict[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(_HASHES, _hex),
+    "body": _base64,
+    "asked": _base64_or_none,
+}
 
 
 def _line(document: dict[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -96,6 +96,11 @@ class Verified:
     def count(self) -> int:
         """How many findings there are."""
         return sum(number for _, number in self.kinds)
+
+    def plus(self, more: Sequence[Finding]) -> Verified:
+        """Return the same with more findings."""
+        kinds = Counter(dict(self.kinds)) + Counter(one.kind for one in more)
+        return replace(self, findings=(*self.findings, *more)[:LISTED], kinds=tuple(sorted(kinds.items())))
 
     def shape(self) -> dict[str, Any]:
         """The outcome as ``audit verify --json`` prints it."""

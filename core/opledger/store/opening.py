@@ -11,7 +11,9 @@ from sqlalchemy import ClauseElement, and_, insert, or_, select
 from opledger.errors import BodyConflict, ConfigWrong, OpledgerError
 from opledger.rules.model import Operation, StoredRequest
 from opledger.rules.projection import Entry, project
-from opledger.store import encoding, rows
+from opledger.rules.tombstones import Tombstone
+from opledger.store import archiving, encoding, rows
+from opledger.store.archiving import Archived
 from opledger.store.recording import Outcome, seal, store_events, unstorable
 from opledger.store.statements import Tongue, Tx
 from opledger.store.tables import CONTRACT, OPERATION, REQUEST
@@ -53,6 +55,7 @@ class _Ledger:
     by_step: dict[StepKey, Operation]
     tokens: dict[TokenKey, str]
     digests: set[str]
+    archived: list[Tombstone]
     operations: list[tuple[Any, ...]] = field(default_factory=list)
     events: list[tuple[Any, ...]] = field(default_factory=list)
     requests: list[tuple[Any, ...]] = field(default_factory=list)
@@ -80,21 +83,17 @@ def open_all(tx: Tx, openings: Sequence[Opening]) -> list[Outcome]:
 def _look(tx: Tx, openings: Sequence[Opening]) -> _Ledger:
     several = tx.tongue.several
     wishes = [opening.evidence for opening in openings]
-    found = [
-        rows.from_row(row)
-        for row in tx.all(
-            _like,
-            ids=several({opening.operation_id for opening in openings}),
-            tasks=several({wish.task for wish in wishes if wish.task is not None}),
-            tokens=several({wish.token for wish in wishes if wish.token is not None}),
-        )
-    ]
+    ids = several({opening.operation_id for opening in openings})
+    tasks = several({wish.task for wish in wishes if wish.task is not None})
+    tokens = several({wish.token for wish in wishes if wish.token is not None})
+    found = [rows.from_row(row) for row in tx.all(_like, ids=ids, tasks=tasks, tokens=tokens)]
     digests = tx.all(_pinned, digests=several({wish.contract_digest for wish in wishes}))
     return _Ledger(
         {one.operation_id: one for one in found},
         {(one.task, one.step): one for one in found if one.task is not None and one.step is not None},
         {(one.contract, one.idempotency_token): one.operation_id for one in found if one.idempotency_token is not None},
         {row[0] for row in digests},
+        archiving.taken(tx, ids, tasks, tokens),
     )
 
 
@@ -122,6 +121,7 @@ def _existing(ledger: _Ledger, opening: Opening) -> Recorded | None:
 
 def _open(ledger: _Ledger, opening: Opening) -> Recorded:
     wish = opening.evidence
+    _not_archived(ledger, opening)
     if wish.contract_digest not in ledger.digests:
         raise ConfigWrong(f"contract {wish.contract} ({wish.contract_digest}) is not in the ledger: pin it first")
     token = None if wish.token is None else (wish.contract, wish.token)
@@ -146,6 +146,18 @@ def _open(ledger: _Ledger, opening: Opening) -> Recorded:
     if token is not None:
         ledger.tokens[token] = opening.operation_id
     return Recorded(operation, 1)
+
+
+def _not_archived(ledger: _Ledger, opening: Opening) -> None:
+    """What an archived operation was called stays its own. Raises Archived."""
+    wish, step = opening.evidence, _step_of(opening)
+    for stone in ledger.archived:
+        if stone.operation_id == opening.operation_id:
+            raise Archived(stone, f"operation id {stone.operation_id}")
+        if step is not None and (stone.task, stone.step) == step:
+            raise Archived(stone, f"step {stone.step} of task {stone.task}")
+        if wish.token is not None and (stone.contract, stone.idempotency_token) == (wish.contract, wish.token):
+            raise Archived(stone, f"what used the idempotency token {wish.token}")
 
 
 def _request_row(operation_id: str, request: StoredRequest) -> tuple[Any, ...]:

@@ -25,8 +25,9 @@ from opledger.errors import Refused
 from opledger.rules.filters import Wanted
 from opledger.rules.journal import Row
 from opledger.rules.model import Operation
-from opledger.store import encoding, finding, rows
+from opledger.store import archiving, encoding, finding, rows
 from opledger.store import tail as tails
+from opledger.store.archiving import Archived
 from opledger.store.directory import OPEN_STATES, open_counts
 from opledger.store.encoding import storable
 from opledger.store.engine import Database
@@ -105,7 +106,8 @@ class Queries:
             return exact[0]
         ids = self._by_suffix(text)
         if not ids:
-            raise unknown(text)
+            stone = self._database.read(lambda tx: archiving.find(tx, text)) if storable(text) else None
+            raise unknown(text) if stone is None else Archived(stone, stone.operation_id)
         if len(ids) > 1:
             raise Refused(f"several operations end in {text}: {', '.join(ids)}; give the whole id")
         return self.get(ids[0])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ClauseElement, bindparam, insert, select, update
+from sqlalchemy import ClauseElement, bindparam, insert, select, union_all, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.errors import LeaseLost, OpledgerError, Refused, StoreUnavailable, UnknownOperation
@@ -20,7 +20,7 @@ from opledger.rules.model import Lease, Operation, Plan
 from opledger.rules.projection import Entry, project
 from opledger.store import encoding, rows
 from opledger.store.statements import Prepared, Tongue, Tx
-from opledger.store.tables import ANSWER, EVENT, OPERATION
+from opledger.store.tables import ANSWER, EVENT, OPERATION, TOMBSTONE
 from opledger.store.values import Changed, Declined, JobIdTaken, Recorded, Write
 
 Outcome = Recorded | Declined
@@ -59,7 +59,11 @@ def insert_answer(tongue: Tongue) -> ClauseElement:
 
 
 def _job_holders(tongue: Tongue) -> ClauseElement:
-    return select(o.contract, o.remote_job_id, o.operation_id).where(tongue.among(o.remote_job_id, "jobs"))
+    t = TOMBSTONE.c
+    return union_all(
+        select(o.contract, o.remote_job_id, o.operation_id).where(tongue.among(o.remote_job_id, "jobs")),
+        select(t.contract, t.remote_job_id, t.operation_id).where(tongue.among(t.remote_job_id, "jobs")),
+    )
 
 
 def _news(_: Tongue) -> ClauseElement:
