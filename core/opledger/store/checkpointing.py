@@ -114,7 +114,7 @@ def _recent(_: Tongue) -> ClauseElement:
     return (
         select(_e.operation_id, _e.seq, _e.hash, _e.at)
         .where(_e.at >= bindparam("mark", type_=BigInteger), ~select(_a.seq).where(known).exists())
-        .distinct(_e.operation_id)
+        .ext(postgresql.distinct_on(_e.operation_id))
         .order_by(_e.operation_id, _e.seq.desc())
         .limit(bindparam("most"))
     )
