@@ -1,15 +1,18 @@
 """What a requester expects of a result: a condition that is tried on its summary, or a remark for people.
 
-A text is a condition where it begins with ``cel:``; then it must be one, and a slip in it is refused at submit. It is
-one, too, where it reads as one by itself: CEL that uses nothing but the words below and says yes or no, such as
-``count >= 28``. Any other text is a remark: people see it, and nothing is tried.
+A text is a condition where it begins with ``cel:``, or where it reads as one by itself: CEL that uses nothing but the
+words below and says yes or no, such as ``count >= 28``. A text that begins with ``remark:``, and any plain sentence, is
+a remark: people see it, and nothing is tried. What only looks like a condition (``cuont >= 28``) is a slip: it is
+refused at submit, because nobody would find out later that nothing was tried.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, Literal
 
 from opledger.rules import cel_names, jsontext
 from opledger.rules import evidence as e
@@ -19,10 +22,24 @@ from opledger.rules.results import Verdict, Whole
 from opledger.rules.values import Condition, ConditionError
 
 PREFIX: Final = "cel:"
+REMARK: Final = "remark:"
 
 NAMES: Final = frozenset({"count", "size", "content_type", "items"})
 """What a condition may speak of: the number of records, of bytes, the type as the provider named it, and the items as
 ``items.total``, ``items.succeeded`` and ``items.failed``."""
+
+_WORDS: Final = r"(?<![\w.])(?:count|size|content_type|items(?:\.\w+)?)(?!\w)"
+_QUOTED: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+_SLIPS: Final = re.compile(
+    rf"""
+      [\w)\]"']\s*(?:==|!=|<=|>=|=<|=>|&&|\|\|)\s*[\w("'\[!+-]   # an operator with something on both sides of it
+    | {_WORDS}\s*[=<>!]                                         # one of our words, compared with something
+    | [\w)"']\s*[<>]\s*{_WORDS}
+    | \.(?:contains|startsWith|endsWith|matches|exists|exists_one|all|filter|map|size)\(
+    """,
+    re.VERBOSE,
+)
+"""What nobody writes into a sentence. Tried on a text whose quoted parts are empty."""
 
 _SAMPLE: Final = {
     "count": 1,
@@ -60,15 +77,60 @@ def condition_of(text: str | None) -> Condition | None:
 
     Raises ValueError where it begins with ``cel:`` and is no condition.
     """
-    if text is None:
+    if text is None or text.startswith(REMARK):
         return None
     if text.startswith(PREFIX):
         return parse(text.removeprefix(PREFIX).strip())
+    if re.search(_WORDS, text) is None:  # reading CEL costs more than that
+        return None
     try:
         found = parse(text)
     except ValueError:
         return None
     return found if cel_names.free_names(text) & NAMES else None
+
+
+def check(text: str | None) -> None:
+    """Raise ValueError for an expectation that is none: a condition with a slip in it."""
+    if text is None or condition_of(text) is not None or text.startswith(REMARK):
+        return
+    slip = "this looks like a condition, and none can be tried"
+    bare = _QUOTED.sub("''", text)
+    try:
+        if _SLIPS.search(bare) is None and not _is_expression(text):
+            return
+        parse(text)
+        slip = f"it speaks of none of {', '.join(sorted(NAMES))}"
+    except ValueError as error:
+        slip = str(error)
+    raise ValueError(f"{slip}; correct it, or write {REMARK} in front of what is only meant for people")
+
+
+def _is_expression(text: str) -> bool:
+    """Tell whether this is whole CEL that compares something, or speaks of a result: no sentence is that."""
+    if re.search(r"[<>]|" + _WORDS, text) is None:
+        return False
+    import cel
+
+    try:
+        cel.compile(text)
+    except ValueError:
+        return False
+    return True
+
+
+Kind = Literal["checked", "remark"]
+
+
+@lru_cache(maxsize=1024)
+def kind(text: str | None) -> Kind | None:
+    """Return how an expectation is taken; None where there is none."""
+    if not text:
+        return None
+    try:
+        return "remark" if condition_of(text) is None else "checked"
+    except ValueError:  # a record of another version; it is said of its result that it could not be tried
+        return "checked"
 
 
 def parse(text: str) -> Condition:
@@ -154,9 +216,9 @@ def nothing_to_fetch(op: Operation) -> e.ResultAccepted | e.ResultInvalid:
 
 
 def word(text: str) -> str:
-    """Say how an expectation is taken: ``tried on the result``, or ``a remark``."""
+    """Say how an expectation is taken: ``tried on the result``, or ``kept as a remark, not checked``."""
     try:
-        return "a remark" if condition_of(text) is None else "tried on the result"
+        return "kept as a remark, not checked" if condition_of(text) is None else "tried on the result"
     except ValueError:
         return "cannot be tried"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from opledger.rules import jsontext
+from opledger.rules import expectation, jsontext
 from opledger.rules.choices import Option
 from opledger.rules.contract import ContractProblem, Guarantees
 from opledger.rules.escalation import Escalation, severity
@@ -46,6 +46,7 @@ def record(op: Operation) -> Json:
         ],
         "tags": dict(op.tags),
         "expectation": op.expectation,
+        "expectation_kind": expectation.kind(op.expectation),
         "supersedes": op.supersedes,
         "created_at": moment(op.created_at),
         "create_deadline": moment(op.create_deadline),

@@ -74,7 +74,7 @@ def check(wish: Wish) -> None:
     if wish.expectation is not None and (len(wish.expectation) > _TEXT or "\0" in wish.expectation):
         raise UsageError(f"the expectation is longer than {_TEXT} characters or holds a NUL; shorten it")
     try:
-        expectation.condition_of(wish.expectation)
+        expectation.check(wish.expectation)
     except ValueError as error:
         raise UsageError(f"the expectation cannot be tried: {error}") from error
 

@@ -10,7 +10,9 @@ from opledger.rules.contract import Result
 from opledger.rules.evidence import ResultAccepted, ResultInvalid
 from opledger.rules.expectation import (
     Summary,
+    check,
     condition_of,
+    kind,
     nothing_to_fetch,
     parse,
     problems,
@@ -77,7 +79,7 @@ def test_a_text_that_reads_as_a_condition_is_one(text: str) -> None:
     ],
 )
 def test_any_other_text_is_a_remark(text: str | None) -> None:
-    """Words for people stay words for people: nothing is tried, nothing fails over them."""
+    """Nothing is tried of a record that has it, and nothing fails over it, whatever a later version refuses."""
     assert condition_of(text) is None
     assert problems(text, None, BARE) == ()
 
@@ -224,8 +226,61 @@ def test_a_record_of_another_version_breaks_nothing() -> None:
     assert [word(text) for text in ("cel:x y", "count > 1", "a CSV")] == [
         "cannot be tried",
         "tried on the result",
-        "a remark",
+        "kept as a remark, not checked",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a CSV", "ten rows", "10 rows", "count is 28", "at least 28 items", "2026-11", "true", "28", "Berlin-Mitte",
+        "either/or", "good (really)", "report.pdf", "the size of each file", "items: see ticket 7",
+        "it <3 you", "a -> b",
+        "==== Report ====", "A & B", "R&D | sales", "price = 5 EUR", "yes!", "why? because", "<b>bold</b>", "",
+        "five rows [@click=app.quit]", 'she said "count >= 28" and left', "remark:count >= 28", "remark: cuont > 5",
+        "the nightly export, late because of the migration", "все строки", "x" * 4000,
+    ],
+)  # fmt: skip
+def test_a_plain_sentence_is_kept_as_a_remark(text: str) -> None:
+    """Words for people are not refused for a stroke in them."""
+    check(text)
+    assert kind(text) == ("remark" if text else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("coutn >= 28", "uses 'coutn'; only content_type, count, items, size can be used here"),
+        ("rows > 28", "uses 'rows'"),
+        ("count >= ", "does not compile"),
+        ("count => 28", "does not compile"),
+        ("count = 28", "does not compile"),
+        ("count > 28 rows", "does not compile"),
+        ("28 < count rows", "does not compile"),
+        ("count >= 28 and items.failed == 0", "does not compile"),
+        ("items.failed == 0 && coutn > 1", "uses 'coutn'"),
+        ("content_typ.startsWith('text/')", "uses 'content_typ'"),
+        ("content_type.startswith('text/')", "no such function"),
+        ("content_type.startsWith('text/'", "does not compile"),
+        ("count", "can never hold"),
+        ("items.failed", "can never hold"),
+        ("count + 1", "can never hold"),
+        ("1 == 1", "speaks of none of content_type, count, items, size"),
+        ("'count' == 'count'", "speaks of none of"),
+    ],
+)
+def test_what_only_looks_like_a_condition_is_refused(text: str, why: str) -> None:
+    """Kept as a remark it would never be tried, and its requester would believe that it was."""
+    with pytest.raises(ValueError, match=r"; correct it, or write remark: in front") as told:
+        check(text)
+    assert why in str(told.value)
+
+
+def test_how_an_expectation_is_taken_is_told_to_programs() -> None:
+    """A slip that another version let through counts as checked: its result will not pass."""
+    assert [kind(text) for text in (None, "", "count > 1", "cel:count > 1", "cel:x y", "a CSV")] == [
+        None, None, "checked", "checked", "checked", "remark",
+    ]  # fmt: skip
 
 
 SMALL = """\
@@ -258,7 +313,8 @@ def test_a_contract_names_what_it_expects() -> None:
 def test_a_wish_with_a_slip_is_refused_before_anything_is_written() -> None:
     """The agent that made it is there to mend it; whoever finds it after the job is not."""
     wish = Wish("jobs", {"rows": 3}, requested_by="agent-7")
-    for text in ("cel:count >= 28", "count >= 28", "coutn >= 28", "a CSV"):
+    for text in ("cel:count >= 28", "count >= 28", "remark:coutn >= 28", "a CSV"):
         wishes.check(replace(wish, expectation=text))
-    with pytest.raises(UsageError, match=r"the expectation cannot be tried: .*'coutn'; only content_type, count"):
-        wishes.check(replace(wish, expectation="cel:coutn >= 28"))
+    for text in ("cel:coutn >= 28", "coutn >= 28"):
+        with pytest.raises(UsageError, match=r"the expectation cannot be tried: .*'coutn'; only content_type, count"):
+            wishes.check(replace(wish, expectation=text))

@@ -26,7 +26,16 @@ from tests.core.rules.operations import NOON, contract, operation
 
 RECORD = [
     *("operation_id", "contract", "state", "remote_job_id", "remote_state", "remote_state_means"),
-    *("request_fingerprint", "idempotency_token", "trace_id", "requested_by", "approvals", "tags", "expectation"),
+    *(
+        "request_fingerprint",
+        "idempotency_token",
+        "trace_id",
+        "requested_by",
+        "approvals",
+        "tags",
+        "expectation",
+        "expectation_kind",
+    ),
     *("supersedes", "created_at", "create_deadline", "result_deadline", "cancel_deadline", "collect_deadline"),
     *("approval_deadline", "next_action", "attempts", "progress", "last_error", "attention", "lease", "result"),
     *("head_seq", "head_hash"),
