@@ -137,12 +137,12 @@ def test_b31_an_address_on_another_host_gets_no_credentials(file_stage: Stage) -
 
 
 @contextmanager
-def serving(body: bytes, **headers: str) -> Iterator[str]:
+def serving(body: bytes, status: int = 200, **headers: str) -> Iterator[str]:
     """Another host that answers everything with the same bytes."""
 
     class Answers(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(status)
             for name, value in {"content-length": str(len(body)), **headers}.items():
                 self.send_header(name.replace("_", "-"), value)
             self.end_headers()
@@ -188,6 +188,67 @@ def test_b33_a_result_that_unpacks_beyond_its_limit_is_refused(file_stage: Stage
         assert "packed in a way that was not asked for" in (found.last_error or "")
     assert file_stage.show(other).state is State.SUCCEEDED
     assert files(file_stage) == [f"{other.operation_id}.csv"]
+
+
+# --- a further file that is optional ------------------------------------------------------------------------------
+
+ELSEWHERE = "http://elsewhere.invalid"
+
+
+def other_errors(host: str) -> dict[str, str]:
+    """Changes to a contract: the file of errors lies on another host."""
+    return {
+        "result_hosts = [": f'result_hosts = ["{host.removeprefix("http://")}", ',
+        'url = "/error_url"': 'url = "/other_url"',
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reads", "problem"),
+    [
+        (b"{}", 410, 1, "errors is not there: the provider says the result is gone (status 410)"),
+        (b"{}", 404, 3, "errors is not there: the result is not ready yet (status 404)"),
+        (b"{}", 503, 3, "errors is not there: "),
+        (b"{}", 0, 0, "errors is not there: the result is on elsewhere.invalid"),
+        (b'{"custom_id": ', 200, 1, "errors: the result, read as jsonl: line 1: "),
+    ],
+)
+def test_an_optional_file_that_cannot_be_had_does_not_cost_the_result(
+    stage: Stage, body: bytes, status: int, reads: int, problem: str
+) -> None:
+    """All items are in the result itself: that is a success, and what was wrong beside it is noted."""
+    with serving(body, status or 200, content_type="application/jsonl") as host:
+        url = f"{host if status else ELSEWHERE}/errors"
+        stage.contract("batch", other_errors(host))
+        operation = stage.submit("slow", flavour="batch", requests=ITEMS, _seconds=5)
+        running = stage.until_state(operation, State.OBSERVING)
+        stage.sim.control(job={"id": running.remote_job_id, "document": {"other_url": url}})
+        stage.run()
+    found = stage.show(operation)
+    assert (found.state, found.attention, found.last_error) == (State.SUCCEEDED, None, None)
+    assert found.result is not None
+    assert found.result.validated
+    assert found.result.problems[0].startswith(problem)
+    assert found.result.items is not None
+    assert (found.result.items.total, found.result.items.failed) == (8, 0)
+    assert len(stage.wire("result", operation)) == max(1, reads)
+    stage.honest()
+
+
+def test_items_whose_outcome_stood_in_a_lost_file_are_missing(file_stage: Stage) -> None:
+    """The file may be spared, but not what became of two items: the rest is kept, and a person decides."""
+    with serving(b"{}", 410) as host:
+        file_stage.contract("batch", other_errors(host))
+        operation = file_stage.submit("batch", "mixed", flavour="batch", requests=ITEMS, _seconds=5)
+        running = file_stage.until_state(operation, State.OBSERVING)
+        file_stage.sim.control(job={"id": running.remote_job_id, "document": {"other_url": f"{host}/errors"}})
+        file_stage.run()
+    found = file_stage.show(operation)
+    assert found.state is State.RESULT_VALIDATION_FAILED
+    assert found.result is not None
+    assert found.result.location is not None
+    assert "items missing from the result" in found.result.problems[0]
+    assert found.result.problems[-1].startswith("errors is not there: ")
 
 
 # --- schema, rows that carry an error, and what the status said ----------------------------------------------------

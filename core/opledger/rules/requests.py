@@ -211,8 +211,10 @@ def collect(op: Operation, contract: Contract, status_document: Any, answer_url:
 
 def collect_parts(
     op: Operation, contract: Contract, status_document: Any, answer_url: str
-) -> list[tuple[Also | None, Request]]:
+) -> list[tuple[Also | None, Request | str]]:
     """Return the reads of all files of a result; None stands for the result itself, which comes first.
+
+    A text stands for an optional file whose address may not be read: it says why.
 
     Where the outcome of each item is read, the result itself may be missing beside a file of failed items: a job
     whose items all failed has none. Raises Refused as `collect` does, and where another file is missing that must
@@ -221,11 +223,16 @@ def collect_parts(
     result = contract.result
     if result is None:
         raise Refused(f"{contract.name} has no result to fetch")
-    others: list[tuple[Also | None, Request]] = []
+    others: list[tuple[Also | None, Request | str]] = []
     for also in result.also:
         value = also.url.of(status_document, {})
         if isinstance(value, str) and value:
-            others.append((also, result_read(op, contract, result_url(contract, value, answer_url))))
+            try:
+                others.append((also, result_read(op, contract, result_url(contract, value, answer_url))))
+            except Refused as refused:
+                if not also.optional:
+                    raise
+                others.append((also, refused.message))
         elif not also.optional:
             raise Refused(f"the status answer names no URL of {also.name}")
     named = result.url is None or result.url.of(status_document, {}) not in (MISSING, None, "")

@@ -226,16 +226,19 @@ def judge(
     files: Sequence[Outcomes],
     *,
     partial: bool = False,
+    without: Mapping[str, str] | None = None,
 ) -> Whole:
     """Put the verdicts over the files of one result together; "" names the result itself, `files` hold its items.
 
-    What is wrong with the items makes the result invalid, but for a `partial` one, where it is a remark.
+    What is wrong with the items makes the result invalid, but for a `partial` one, where it is a remark. So is what is
+    wrong with an optional file; `without` says why which of them is not there at all.
     """
     wrong: list[str] = []
-    remarks: list[str] = []
+    remarks: list[str] = [f"{name} is not there: {why}" for name, why in (without or {}).items()]
+    optional = {also.name for also in contract.result.also if also.optional} if contract.result is not None else set()
     for name, verdict in verdicts.items():
         said = [f"{name}: {problem}" if name else problem for problem in verdict.problems]
-        (remarks if verdict.ok else wrong).extend(said)
+        (remarks if verdict.ok or name in optional else wrong).extend(said)
     if not files:
         return Whole(not wrong, (*wrong, *remarks))
     outcomes = Outcomes.joined(files)

@@ -25,7 +25,7 @@ from opledger.rules.partial import ending
 from opledger.rules.results import judge
 from opledger.rules.values import MISSING
 from opledger.worker.deliveries import told_document
-from opledger.worker.fetching import Attempt, Fetched, fetch
+from opledger.worker.fetching import Attempt, Fetched, Lacking, fetch
 from opledger.worker.hand import Hand
 from opledger.worker.observe import observe
 from opledger.worker.shelve import shelve
@@ -79,13 +79,18 @@ async def collect(drive: Hand, contract: Contract) -> None:
         await drive.record(missing, "call:none", release=True)
         return
     here: dict[str, Fetched] = {}
+    without: dict[str, str] = {}
     try:
         for also, request in parts:
-            found = await fetch(attempt, also, request)
+            spare = also is not None and also.optional and "" in here  # the result itself is here already
+            found = Lacking(request) if isinstance(request, str) else await fetch(attempt, also, request, spare=spare)
             if found is None:
                 return
-            here["" if also is None else also.name] = found
-        await _store(attempt, here)
+            if also is not None and isinstance(found, Lacking):
+                without[also.name] = found.why
+            elif isinstance(found, Fetched):
+                here["" if also is None else also.name] = found
+        await _store(attempt, here, without)
     finally:
         for found in here.values() if not result.single_use else ():
             await asyncio.to_thread(found.discard)
@@ -119,13 +124,13 @@ async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> Non
     await drive.record(evidence, f"call:{call_id}", release=True)
 
 
-async def _store(attempt: Attempt, here: Mapping[str, Fetched]) -> None:
-    """Judge all files together, keep them, and say so."""
+async def _store(attempt: Attempt, here: Mapping[str, Fetched], without: Mapping[str, str]) -> None:
+    """Judge all files together, keep them, and say so. `without`: why which optional file is not there."""
     drive, partial = attempt.drive, attempt.partial
     verdicts = {name: found.verdict for name, found in here.items()}
     outcomes = [found.outcomes for found in here.values() if found.outcomes is not None]
     whole = await asyncio.to_thread(
-        lambda: judge(attempt.contract, attempt.document, verdicts, outcomes, partial=partial)
+        lambda: judge(attempt.contract, attempt.document, verdicts, outcomes, partial=partial, without=without)
     )
     first, main = next(iter(here.values())), here.get("")
     if not partial:

@@ -39,6 +39,8 @@ MOST_RESUMES: Final = 20
 """Most times that one transfer is gone on with after it broke off."""
 MOST_FRUITLESS: Final = 3
 """Most times in a row that this brings nothing."""
+MOST_TRIES: Final = 3
+"""Most attempts that an optional file may end; the result that is here is not lost over it."""
 PAUSE: Final = 0.5
 """Seconds after one that brought nothing."""
 
@@ -79,6 +81,13 @@ class Fetched:
     def discard(self) -> None:
         """Remove the file, if it was not moved away."""
         Path(self.download.path).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """An optional file that is not to be had, and why: the result is taken without it."""
+
+    why: str
 
 
 @dataclass(slots=True)
@@ -132,8 +141,13 @@ class _Way:
         return self.checkers[-1][0].so_far()
 
 
-async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetched | None:
-    """Fetch one file. Returns None, once that is recorded, where the attempt ends without it."""
+async def fetch(
+    attempt: Attempt, also: Also | None, request: Request, *, spare: bool = False
+) -> Fetched | Lacking | None:
+    """Fetch one file. Returns None, once that is recorded, where the attempt ends without it.
+
+    One that is to `spare` ends the attempt only the first times: then the result is taken without it.
+    """
     clock = attempt.drive.shop.clock
     shown = Shown(attempt.folder, attempt.drive.op.operation_id, clock)
     way = _Way(attempt, also, request, clock.monotonic() + request.timeout.total_seconds(), shown)
@@ -150,6 +164,10 @@ async def fetch(attempt: Attempt, also: Also | None, request: Request) -> Fetche
                 if found is None:
                     continue
                 return found
+            why = _lacks(way, outcome, call_id) if spare else None
+            if why is not None:
+                await _failed(way, outcome, call_id, f"{request.url.partition('?')[0]}: {why}")
+                return Lacking(why)
             await _brought_nothing(way, outcome, call_id)
             return None
     finally:
@@ -314,6 +332,18 @@ async def _brought_nothing(way: _Way, outcome: Outcome, call_id: str) -> None:
     )
     reading = replace(reading, evidence=partial.ending(drive.op, reading.evidence))
     await drive.settle(reading, call_id, kept, release=True)
+
+
+def _lacks(way: _Way, outcome: Outcome, call_id: str) -> str | None:
+    """Say why a file that is optional is not waited for any longer; None where another attempt may bring it."""
+    drive, contract = way.attempt.drive, way.attempt.contract
+    ended = None if isinstance(outcome, Download) else _for_good(way, outcome, call_id)
+    if ended is None and not isinstance(outcome, Download):
+        ended = answers.read_missing_result(outcome, drive.op, contract, call_id=call_id, answer=None).evidence
+    if isinstance(ended, e.ResultMissing | e.ResultInvalid):
+        return ended.why
+    tired = drive.op.attempts.collect + 1 >= MOST_TRIES
+    return ended.why if tired and isinstance(ended, e.ReadFailed) else None
 
 
 def _for_good(way: _Way, outcome: Outcome, call_id: str) -> e.Evidence | None:
