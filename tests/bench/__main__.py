@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.bench import collect, hooks
+from tests.bench import collect, hooks, memory
 from tests.bench.provider import Provider
 
 Figures = dict[str, float]
 
-PARTS = ["polls", "submit", "waiting", "collect", "webhooks"]
+PARTS = ["polls", "submit", "waiting", "collect", "webhooks", "memory"]
 
 
 def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, nargs="*", default=[500, 2000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--result-mib", type=int, default=512, help="size of the result that is collected")
+    parser.add_argument("--stream-mib", type=int, default=2048, help="size of a result that memory is measured with")
     parser.add_argument("--deliveries", type=int, default=5000, help="webhooks that are sent as fast as they are taken")
     parser.add_argument("--no-postgres", action="store_true")
     chosen = parser.parse_args()
@@ -140,6 +141,8 @@ def main() -> None:
         collect.contest(chosen.result_mib, chosen.rounds)
     if "webhooks" in parts:
         hooks.contest(chosen.deliveries, chosen.rounds)
+    if "memory" in parts and not memory.contest(list(memory.LOADS), chosen.stream_mib):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

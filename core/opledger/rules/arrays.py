@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from opledger.rules.jsontext import MAX_DEPTH
+
 _SPACE: Final = b" \t\n\r"
 _OUTSIDE: Final = re.compile(rb'["\[\]{},]')
 _INSIDE: Final = re.compile(rb'["\\]')
@@ -82,6 +84,8 @@ class ArrayItems:
             self._inside = True
         elif mark in b"[{":
             self._depth += 1
+            if self._depth > MAX_DEPTH:  # nobody could read it, and every bracket of millions costs time
+                self.broken = f"the JSON is nested deeper than {MAX_DEPTH} levels"
         elif mark in b"]}" and self._depth:
             self._depth -= 1
         elif mark == b"]":

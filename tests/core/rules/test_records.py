@@ -262,6 +262,17 @@ def test_an_array_that_is_read_item_by_item_is_the_one_that_is_read_whole(
         assert reader.count == len(look.rows)
 
 
+def test_an_array_that_nobody_could_read_is_given_up_at_once() -> None:
+    """Millions of brackets cost seconds each of a worker's time; it is known after the first ones."""
+    reader = records("json", ())
+    reader.feed(b"[" * 65)
+    assert reader.broken is None
+    assert reader._array.broken is None  # type: ignore[attr-defined]
+    reader.feed(b"[" * 3_000_000)
+    reader.finish()
+    assert reader.broken == "the JSON is nested deeper than 64 levels"
+
+
 def test_an_array_of_any_length_is_read_and_no_more_of_it_kept_than_one_item(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of a gigabyte are arrays, too."""
     monkeypatch.setattr(module, "MAX_JSON", 1000)
