@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from opledger.ledger import Ledger
+from opledger.config import load_settings
+from opledger.errors import StoreUnavailable
 from opledger.rules.model import State
 from opledger.sim.process import SimProcess
 from opledger.store.roles import roles_sql
+from opledger_console.desk import Desk
 from tests.faults.lab import Lab
 from tests.support.databases import admin, as_role
 
@@ -68,11 +71,21 @@ def test_every_role_does_its_whole_job(kept_apart: str, sim: SimProcess, tmp_pat
         # An auditor reads all of it, and vouches for it.
         audit = lab.program("audit", "verify", "--json", OPLEDGER_DB=as_role(kept_apart, READER))
         assert audit.wait(60) == 0, _last_log(lab)
-        with Ledger.open(as_role(kept_apart, READER), read_only=True) as reader:
+        environment = {**os.environ, **lab.environment, "OPLEDGER_DB": as_role(kept_apart, READER)}
+        desk = Desk(load_settings({"operator": "audrey"}, environment, lab.folder), read_only=True, drive=False)
+        try:
+            reader = desk.ledger
+            assert sum(desk.overview().counts.values()) == 3
             assert reader.show(done.operation_id).state is State.SUCCEEDED
             assert reader.events(done.operation_id) == lab.ledger.events(done.operation_id)
-            assert sum(reader.store.queries.counts().values()) == 3
+            assert reader.explain(stays.operation_id).why
+            assert reader.packet(stays.operation_id)["calls"]
+            assert reader.escalations() == lab.ledger.escalations()
             assert reader.doctor()
+            with pytest.raises(StoreUnavailable, match="for reading only"):
+                reader.pause_provider(done.contract, reason="no")
+        finally:
+            desk.close()
     with admin(as_role(kept_apart, READER)) as session:
         for table in ("event", "operation", "checkpoint"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
