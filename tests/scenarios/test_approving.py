@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from opledger import Ledger
+from opledger.edges.place import here
 from opledger.errors import OpledgerError, Refused
 from opledger.rules.model import Operation, State
 from opledger.store import Changed
@@ -53,8 +54,19 @@ def test_what_is_not_approved_in_time_is_never_sent(stage: Stage, given: int) ->
     stage.run()
     stage.on(operation)
     assert stage.show(operation).state is State.REJECTED
-    assert "ApprovalExpired" in stage.kinds(operation)
+    (lapsed,) = [one for one in stage.ledger.events(operation.operation_id) if one.kind == "ApprovalExpired"]
+    assert lapsed.actor_kind == "policy"
     assert stage.wire() == []
+
+
+def test_every_event_says_where_its_actor_was(stage: Stage) -> None:
+    """The operator's desk, and the worker's machine and process (issue 6, "Who")."""
+    operation = asked(stage, ONE)
+    stage.ledger.approve(operation.operation_id, reason="fine", by="ana")
+    stage.run()
+    events = stage.ledger.events(operation.operation_id)
+    assert {event.actor_kind for event in events} == {"agent", "human", "worker"}
+    assert {(event.host, event.process) for event in events} == {tuple(here())}
 
 
 def test_a_rejected_request_is_never_sent(stage: Stage) -> None:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from opledger import config
+from opledger.edges.sshkeys import read_signers
 from opledger.errors import ConfigWrong, StoreUnavailable
 from opledger.rules.files.settings import notice_targets
 from opledger.rules.model import to_rfc3339
@@ -51,6 +52,7 @@ def checks(store: Store, settings: config.Settings, now: datetime) -> tuple[Chec
         *_guards(store),
         *_clocks(store, now),
         *_contracts(settings),
+        *_signers(settings),
         *_workers(store, now),
         *_notices(store, settings),
         *_webhooks(store, now),
@@ -128,6 +130,29 @@ def _contracts(settings: config.Settings) -> Iterator[Check]:
             yield Check(f"contract {file.name}", False, file.error.message)
     good = [file.name for file in files if file.contract is not None]
     yield Check("contracts", True, f"{len(good)} contracts load: {', '.join(good) or 'none'}")
+
+
+def _signers(settings: config.Settings) -> Iterator[Check]:
+    """Say whether signed approvals can be judged; nothing where nobody wants any."""
+    path = settings.audit.allowed_signers
+    if path is not None:
+        try:
+            count = len(read_signers(path).signers)
+        except ConfigWrong as error:
+            yield Check("allowed signers", False, error.message)
+            return
+        yield Check(
+            "allowed signers",
+            count > 0,
+            f"{path} lists {count} {'key' if count == 1 else 'keys'} that may sign approvals",
+        )
+    elif any(policy.signed for policy in settings.policies):
+        yield Check(
+            "allowed signers",
+            False,
+            "a policy demands signed approvals, and nothing says whose keys count, so nobody can approve: name a file "
+            'in opledger.toml: [audit] allowed_signers = "path"',
+        )
 
 
 def _workers(store: Store, now: datetime) -> Iterator[Check]:

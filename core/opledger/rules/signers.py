@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import ClassVar, Final
 
@@ -117,6 +117,7 @@ def _line(number: int, content: str) -> Signer:
     options = ""
     if not _KINDS.match(rest):
         options, rest = _field(rest, quotes_inside=True)
+    signer = _with_options(Signer(number, (), b""), options)
     words = rest.split(None, 2)
     if len(words) < 2:
         raise ValueError("must be: principals, options, the type of the key, the key")
@@ -133,7 +134,7 @@ def _line(number: int, content: str) -> Signer:
     names = tuple(name.strip() for name in principals.split(","))
     if not all(name.removeprefix("!") for name in names):
         raise ValueError("a principal is empty")
-    return _with_options(Signer(number, names, key), options)
+    return replace(signer, principals=names, key=key)
 
 
 def _field(text: str, *, quotes_inside: bool = False) -> tuple[str, str]:
@@ -175,7 +176,7 @@ def _with_options(signer: Signer, options: str) -> Signer:
             before = _time(option, value)
     if after is not None and before is not None and after >= before:
         raise ValueError("valid-after is not before valid-before")
-    return Signer(signer.line, signer.principals, signer.key, namespaces, after, before)
+    return replace(signer, namespaces=namespaces, valid_after=after, valid_before=before)
 
 
 def _time(option: str, text: str) -> datetime:

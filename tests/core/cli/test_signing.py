@@ -123,6 +123,21 @@ def test_the_passphrase_is_asked_at_the_terminal(terminal: Terminal, key: Path) 
     assert approved(terminal, name)
 
 
+def test_the_doctor_says_whether_signed_approvals_can_be_judged(terminal: Terminal, key: Path) -> None:
+    """A demand that nobody can meet must not wait until somebody wants to approve."""
+
+    def told() -> tuple[bool, str]:
+        found = terminal("doctor", "--json").json["checks"]
+        return next((one["ok"], one["message"]) for one in found if one["name"] == "allowed signers")
+
+    assert told() == (True, f"{terminal.root / 'allowed'} lists 1 key that may sign approvals")
+    (terminal.root / "allowed").write_text("ana cert-authority ssh-ed25519 AAAA\n")
+    assert not told()[0]
+    assert "line 1: cert-authority is not supported" in told()[1]
+    terminal.settings(TOML.partition("[[policy]]")[1] + TOML.partition("[[policy]]")[2])
+    assert "nothing says whose keys count" in told()[1]
+
+
 def test_verify_checks_the_signatures(terminal: Terminal, key: Path) -> None:
     """By the journal alone: a key that is no longer listed, or never was, is found with its place (exit 4)."""
     name = terminal.submit()
