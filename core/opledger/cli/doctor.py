@@ -41,7 +41,7 @@ def doctor(
         return _roles(run, owner, worker, operator, reader)
     if systemd is not None:
         return _unit(run, systemd)
-    from opledger.cli.health import doctor as look
+    from opledger.cli.health import look
 
     return look(run)
 

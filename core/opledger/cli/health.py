@@ -1,13 +1,11 @@
-"""``doctor``: what is well and what is not, and what to do about it."""
+"""What ``doctor`` looks at: what is well and what is not, and what to do about it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import typer
-
-from opledger.cli.frame import Run, command
+from opledger.cli.frame import Run
 
 if TYPE_CHECKING:
     from opledger.config import Settings
@@ -17,12 +15,7 @@ if TYPE_CHECKING:
 REFUSED, OUT_OF_REACH = 3, 5
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    command(app)(doctor)
-
-
-def doctor(run: Run) -> int:
+def look(run: Run) -> int:
     """Look at database, contracts, secrets, clocks and workers. Exit code 5: the database, 3: something else."""
     from opledger.errors import StoreUnavailable
     from opledger.ledger.health import Check

@@ -134,7 +134,7 @@ def _preface(kind: str, about: Kind, server: str | None) -> Iterator[str]:
         yield f"# The database's password: two lines, [opledger] and password=…, in the file {SERVICE_FILE} there"
     yield f"# systemctl daemon-reload && systemctl enable --now {about.name}"
     yield "# People and agents on this machine:"
-    yield f"#   sudo -u {USER} env XDG_CONFIG_HOME=/etc XDG_DATA_HOME=/var/lib opledger console"
+    yield f"#   sudo -u {USER} env XDG_CONFIG_HOME=/etc XDG_DATA_HOME=/var/lib {sys.executable} -m opledger.cli console"
     yield ""
 
 
