@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from tests.architecture.source import Function, Module, modules
 
+VERIFIER = "core/opledger/verifier.py"
+
 MODULE_STOP, MODULE_SMELL = 500, 400
 FUNCTION_STOP, FUNCTION_SMELL = 80, 60
 
@@ -88,8 +90,16 @@ def _undocumented(parent: ast.Module | ast.ClassDef, prefix: str) -> Iterator[st
 
 
 def test_everything_public_has_a_docstring() -> None:
-    """A name that others use says what it means."""
-    assert [name for module in modules() if "/versions/" not in module.path for name in undocumented(module)] == []
+    """A name that others use says what it means; nobody uses those of a script that must fit 200 lines."""
+    told = [module for module in modules() if "/versions/" not in module.path and module.path != VERIFIER]
+    assert [name for module in told for name in undocumented(module)] == []
+
+
+def test_the_verifier_can_be_read_in_one_sitting() -> None:
+    """An auditor is to read it whole: 200 lines, none longer than the others."""
+    (verifier,) = (module for module in modules() if module.path == VERIFIER)
+    assert line_count(verifier) <= 200
+    assert max(map(len, verifier.text.splitlines())) <= 120
 
 
 def handlers(module: Module) -> Iterator[tuple[str, ast.ExceptHandler]]:
