@@ -9,7 +9,6 @@ from opledger.rules.tasks.plan import LIMIT, Agent, Ask, Command, PlanInvalid, S
 from opledger.rules.tasks.proofs import CommandCheck, FileCheck, HttpCheck, OperationCheck
 from tests.core.rules.tasks.telling import CONVERT, CREATE, HEAD, PUBLISH, REVIEW, TELL, plan
 
-
 HTTP = 'check = {{ http = {{ contract = "r", path = "{}", when = "{}" }} }}'
 
 
