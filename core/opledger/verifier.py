@@ -5,7 +5,6 @@ with 0 for nothing found, 4 for findings, 2 for no whole export. Of records only
 at. KEY: as `opledger audit key` prints it; without it, the key that the export names, which a forger can change too.
 A finding about a checkpoint has no operation, and the checkpoint's number in place of a seq.
 """
-
 import argparse, base64, datetime, hashlib, json, pathlib, re, sys
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -16,29 +15,20 @@ NOTE = re.compile(
     rf"(?P<text>(?P<origin>opledger/ldg_[0-9A-HJKMNP-TV-Z]{{26}})\n(?P<size>{N})\n(?P<root>[A-Za-z0-9+/]{{43}}=)\n"
     rf"number (?P<number>{N})\nat (?P<at>[0-9-]{{10}}T[0-9:]{{8}}\.[0-9]{{6}}Z)\noperations (?P<operations>{N})\n"
     rf"events (?P<events>{N})\nepoch (?P<epoch>{N})\nprevious (?P<previous>[0-9a-f]{{64}})\n"
-    "(?:acknowledged (?P<acknowledged>[0-9a-f]{64})\n)?)\n\u2014 (?P=origin) (?P<signature>[A-Za-z0-9+/]{91}=)\n"
-)
+    "(?:acknowledged (?P<acknowledged>[0-9a-f]{64})\n)?)\n\u2014 (?P=origin) (?P<signature>[A-Za-z0-9+/]{91}=)\n")
 EPOCH, found = datetime.datetime.fromtimestamp(0, datetime.UTC), []
-
 
 def find(kind, name, seq, wrong=True):
     found.extend([{"kind": kind, "operation_id": name, "seq": seq}] if wrong else [])
-
-
 def sha(*parts):
     return hashlib.sha256(b"".join(parts)).digest()
-
-
 def named(domain, name, seq):
     return domain + len(name.encode()).to_bytes(8, "big") + name.encode() + seq.to_bytes(8, "big")
-
-
 def micros(text):
     try:
         return (datetime.datetime.fromisoformat(text) - EPOCH) // datetime.timedelta(microseconds=1)
     except (TypeError, ValueError):
         return None
-
 
 def chain(name, rows):
     seq, before = 0, bytes(32)
@@ -50,7 +40,6 @@ def chain(name, rows):
         if row["seq"] > seq:
             seq, before = row["seq"], bytes.fromhex(row["hash"])
 
-
 def judge(name, row, seq, before):
     """Each event's hash covers operation, seq, the hash before it and the hash of its bytes."""
     body, link, digest = base64.b64decode(row["body"]), bytes.fromhex(row["prev_hash"]), bytes.fromhex(row["hash"])
@@ -60,13 +49,8 @@ def judge(name, row, seq, before):
         event, number = None, row["seq"]
     own, own_seq = ((event or {}).get(key) for key in ("operation_id", "seq"))
     own, own_seq = own if isinstance(own, str) else name, own_seq if type(own_seq) is int else number
-    genuine = any(
-        sha(named(b"opledger/h1", who, at), previous, sha(body)) == digest
-        for who in {name, own}
-        for at in {number, own_seq}
-        if 0 <= at < 2**63
-        for previous in (link, before)
-    )
+    genuine = any(sha(named(b"opledger/h1", who, at), previous, sha(body)) == digest for who in {name, own}
+                  for at in {number, own_seq} if 0 <= at < 2**63 for previous in (link, before))
     find("SEQ", name, number, number != seq + 1)
     find("LINK", name, number, number == seq + 1 and link != before)
     find("FORMAT_DOWNGRADE", name, number, row["format"] != 1 or (event is not None and event.get("format") != 1))
@@ -80,7 +64,6 @@ def judge(name, row, seq, before):
         wrong = [column for column, key in KEYS.items() if row[column] != event.get(key)]
         find("COLUMN", name, number, wrong or (row["actor"], row["at"]) != (actor, micros(event.get("at"))))
 
-
 def tombstone(name, stone, leaves, head):
     if head:
         find("BEHIND_CHECKPOINT", name, head["seq"], head["seq"] > stone["seq"])
@@ -90,7 +73,6 @@ def tombstone(name, stone, leaves, head):
     its = (stone["seq"], sha(b"opledger/tombstone1", text).hex())
     for leaf in leaves:
         find("REWRITTEN", name, leaf["seq"], leaf["kind"] == 2 and (leaf["seq"], leaf["hash"]) != its)
-
 
 def operation(name, rows, leaves, record, stone):
     start, heads = len(found), [leaf for leaf in leaves if leaf["kind"] == 1 and type(leaf["seq"]) is int]
@@ -115,7 +97,6 @@ def operation(name, rows, leaves, record, stone):
         find("PROJECTION", name, 1, record["request"] != {key: data.get(key) for key in asked})
     return None
 
-
 def read_note(text, key):
     """Return the parts of a note, None where it cannot be read; and whether it is signed with the ledger's key."""
     note, (origin, _, rest) = NOTE.fullmatch(text) if isinstance(text, str) else None, (key or "").partition("+")
@@ -127,7 +108,6 @@ def read_note(text, key):
     except (InvalidSignature, ValueError):
         return note, False
     return note, (note["origin"], signature[:4]) == (origin, sha(origin.encode(), b"\n\1", public)[:4])
-
 
 def grow(peaks, size, leaves, upto):
     """Add leaves to the peaks of an RFC 9162 tree and return its root; None where some are missing."""
@@ -146,7 +126,6 @@ def grow(peaks, size, leaves, upto):
         root = sha(b"\1", peak, root)
     return root if upto >= size else None
 
-
 def log(rows, leaves, given_up, key):
     """Checkpoints are signed notes over the tree, each naming the hash of the one before. Return the good ones."""
     good, number, before, size, peaks, broken = {}, 0, "0" * 64, 0, [], False
@@ -154,12 +133,8 @@ def log(rows, leaves, given_up, key):
         (note, valid), here = read_note(row["note"], key), row["number"] if type(row["number"]) is int else None
         digest = sha(str(row["note"]).encode("utf-8", "surrogatepass")).hex()
         says = valid and {name: int(note[name]) for name in ("number", "size", "operations", "events", "epoch")} | {
-            "at": micros(note["at"]),
-            "root": base64.b64decode(note["root"]).hex(),
-            "hash": digest,
-            "previous": note["previous"],
-            "key_id": base64.b64decode(note["signature"])[:4].hex(),
-        }
+            "at": micros(note["at"]), "root": base64.b64decode(note["root"]).hex(), "hash": digest,
+            "previous": note["previous"], "key_id": base64.b64decode(note["signature"])[:4].hex()}
         find("CHECKPOINT_SIG", None, here, not valid or any(row[name] != says[name] for name in says))
         if here is None or here <= number:
             find("CHECKPOINT_GAP", None, None)
@@ -175,7 +150,6 @@ def log(rows, leaves, given_up, key):
             find("CHECKPOINT_CHAIN", None, here, broken or row["peaks"] != b"".join(peaks).hex())
     find("CHECKPOINT_CHAIN", None, number or None, not broken and size < len(leaves))
     return good, number
-
 
 def anchor(lines, good, last, given_up, key):
     """What an anchor outside holds must be in the ledger: the same note under the same number."""
@@ -193,7 +167,6 @@ def anchor(lines, good, last, given_up, key):
         elif good.get(number, note)[0] != note[0] or roots.get(note["size"], note["root"]) != note["root"]:
             find("FORK", None, number)
     find("ANCHOR_AHEAD", None, ahead, ahead)
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -222,7 +195,6 @@ def main():
         print(json.dumps(one) if given.json else "{kind} {operation_id} {seq}".format(**one))
     print(f"{len(kinds.get('event', ()))} events, {len(good)} checkpoints, {len(found)} findings", file=sys.stderr)
     sys.exit(4 if found else 0)
-
 
 if __name__ == "__main__":
     main()
