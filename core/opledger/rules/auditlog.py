@@ -96,7 +96,6 @@ def check(
     """
     log = Log(last=start.number, size=start.tree.size, end=start)
     signed = _signatures(rows, judge, log)
-    explained = {(one.abandoned_from, one.abandoned_to): one.hash for one in acknowledged}
     growing = _Growing(leaves, start.tree)
     number, digest = start.number, start.hash
     for row, note in zip(rows, signed, strict=True):
@@ -106,7 +105,7 @@ def check(
             continue
         gap = row.number > number + 1
         said = None if note is None else note.note.acknowledged
-        if gap and (said is None or explained.get((number + 1, row.number - 1)) != said):
+        if gap and said not in _given_up(acknowledged, number + 1, row.number - 1):
             words = f"checkpoint {number + 1} is missing before checkpoint {row.number}, and nobody has given it up"
             _find(log, "CHECKPOINT_GAP", number + 1, words)
         elif note is not None and note.note.previous != digest:
@@ -124,6 +123,11 @@ def check(
         words = f"{beyond} leaves stand behind those of checkpoint {log.last}, and no checkpoint has signed them"
         _find(log, "CHECKPOINT_CHAIN", log.last or None, words)
     return log
+
+
+def _given_up(acknowledged: Sequence[Acknowledgement], first: int, last: int) -> list[bytes]:
+    """What explains that these numbers are missing: they, and perhaps some before them, were given up."""
+    return [one.hash for one in acknowledged if one.abandoned_from <= first and one.abandoned_to == last]
 
 
 class _Growing:

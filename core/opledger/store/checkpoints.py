@@ -13,6 +13,7 @@ from sqlalchemy import (
     bindparam,
     func,
     insert,
+    null,
     select,
     update,
 )
@@ -222,8 +223,8 @@ def _jump(tongue: Tongue) -> ClauseElement:
         update(OPERATION)
         .values(
             lease_epoch=tongue.later(_o.lease_epoch, bindparam("epoch", type_=BigInteger)),
-            lease_owner=None,
-            lease_expires_at=None,
+            lease_owner=null(),
+            lease_expires_at=null(),
         )
         .where(tongue.among(_o.state, "states"))
     )
