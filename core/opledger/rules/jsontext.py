@@ -85,7 +85,13 @@ def dumps_inert(value: Any, *, indent: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     if text.isascii() and "\x7f" not in text:  # the writer has escaped the C0 controls already
         return text
-    return text.translate(_ESCAPES)
+    text = text.translate(_ESCAPES)
+    high = list(plain.tall(text, '\n"'))
+    if not high:
+        return text
+    ends = [0, *(index + 1 for index in high)]
+    pieces = zip(ends, [*high, len(text)], strict=True)
+    return "".join(text[start:end] + (json.dumps(text[end])[1:-1] if end < len(text) else "") for start, end in pieces)
 
 
 def _texts(data: bytes | str) -> tuple[str, bytes]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NewType
 
 SafeText = NewType("SafeText", str)
@@ -121,11 +121,17 @@ def _pieces(text: str, *, newlines: bool) -> list[str]:
 
 def _limit_marks(text: str, pieces: list[str]) -> None:
     """Write out, in `pieces`, the accents that have no letter or stand too high."""
-    stacked = MARKS  # nothing to stand on yet
+    for index in tall(text, "\n"):
+        pieces[index] = escape(ord(text[index]))
+
+
+def tall(text: str, nothing: str) -> Iterator[int]:
+    """Yield where in `text` accents stand too high, or on nothing: at the start, or behind one of these characters."""
+    stacked = MARKS
     for index, char in enumerate(text):
         if char >= "\u0300" and unicodedata.category(char) in _STACKING:
             stacked += 1
             if stacked > MARKS:
-                pieces[index] = escape(ord(char))
+                yield index
         else:
-            stacked = MARKS if char == "\n" else 0
+            stacked = MARKS if char in nothing else 0
