@@ -139,6 +139,7 @@ class Stage:
         self.folder, self.url, self.sim, self.clock, self.loop = folder, url, sim, clock, loop
         self.contracts = folder / "contracts"
         self.contracts.mkdir()
+        self.secrets: dict[str, str] = {}  #: more variables that the worker finds secrets in
         self._policies = ""
         self._ledger: Ledger | None = None
         self._workers: list[tuple[TurnWorker, Store]] = []
@@ -234,7 +235,7 @@ class Stage:
 
     def _make_worker(self, store: Store, name: str) -> TurnWorker:
         results = ResultFolder.from_setting(str(self.folder / "results"))
-        secrets = SecretResolver({"SIM_TOKEN": DEFAULT_TOKEN})
+        secrets = SecretResolver({"SIM_TOKEN": DEFAULT_TOKEN, **self.secrets})
         return TurnWorker(store, results=results, name=name, lease=LEASE, clock=self.clock, secrets=secrets)
 
     def stop(self, worker: TurnWorker) -> None:

@@ -69,7 +69,7 @@ async def dress(request: Request, headers: Headers, purse: Purse) -> tuple[Heade
     if auth.secret is None:
         raise ConfigWrong(f"the credentials of kind {auth.kind} name no secret; correct the contract")
     if auth.kind == "oauth2_client_credentials":
-        token = await purse.access_token(auth, request.origin)
+        token = await purse.access_token(auth, request.auth_origin or request.origin)
         dressed["authorization"] = ("Authorization", f"Bearer {token}")
         return dressed, url
     secret = await purse.secret(auth.secret)

@@ -31,6 +31,7 @@ from opledger.edges.masking import LOGGERS, Mask
 from opledger.edges.secrets import SecretResolver
 from opledger.edges.streams import Interrupted, Rest, Stream
 from opledger.rules.calls import MAX_ANSWER, Answer, Download, Failure, Request, origin_of
+from opledger.rules.contract import Auth
 from opledger.rules.redact import Redactor
 
 CONNECT_TIMEOUT: Final = 10.0
@@ -252,7 +253,9 @@ class Http:
         """Make the request that leaves; only this one has credentials in it."""
         request = trail.request
         headers, url = credentials.plain_headers(request, own=own), request.url
-        if own:
+        entitled = origin_of(request.url) == (request.auth_origin or request.origin)
+        if own or entitled:
+            request = request if entitled else replace(request, auth=Auth())
             purse = self._keys.purse()
             headers, url = await credentials.dress(request, headers, purse)
             trail.renewed = purse.renewed

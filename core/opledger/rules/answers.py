@@ -33,7 +33,7 @@ from opledger.rules.pages import (
     wait_until,
     word_of,
 )
-from opledger.rules.requests import own_url
+from opledger.rules.requests import got_credentials, own_url
 from opledger.rules.values import MISSING
 
 CLOCK_SKEW: Final = timedelta(minutes=2)
@@ -373,7 +373,7 @@ def read_missing_result(
     retry_at, hint = wait_until(page)
     status = outcome.status
     # A host that got no credentials cannot have refused them.
-    credentials = status == 401 and not outcome.renewed and own_url(contract, outcome.url, "") is not None
+    credentials = status == 401 and not outcome.renewed and got_credentials(contract, outcome.url)
     waits = (
         page.holds(result.not_ready_when) if result.not_ready_when is not None else status in (202, 404, 409, 425)
     ) or (page.ok and not outcome.body)

@@ -27,8 +27,9 @@ class Request:
     """One HTTP request without credentials. `auth` is resolved and added by the edge, last, and only if
     `origin` (scheme, host and port of the contract's base URL) is the URL's own origin.
 
-    `secrets` maps names to references for ``{secret.NAME}`` in header values. `effectful` requests are never repeated
-    by any transport.
+    `auth_origin` names another origin that `auth` is for, and then it goes to that one only: a result may lie on a host
+    that wants credentials of its own. `secrets` maps names to references for ``{secret.NAME}`` in header values.
+    `effectful` requests are never repeated by any transport.
     """
 
     method: str
@@ -37,6 +38,7 @@ class Request:
     body: bytes | None = None
     auth: Auth = Auth()
     origin: str = ""
+    auth_origin: str | None = None
     secrets: Mapping[str, str] | None = None
     timeout: timedelta = timedelta(seconds=30)
     max_bytes: int = MAX_ANSWER

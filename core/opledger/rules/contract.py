@@ -217,6 +217,7 @@ class Result:
     url: Pick | None = None
     path: Template | None = None
     auth: Literal["same_origin", "none"] = "same_origin"
+    credentials: Auth = Auth()  #: of its own, for the one host that results are read from
     available_for: timedelta | None = None
     timeout: timedelta = timedelta(minutes=10)
     not_ready_when: Condition | None = None
@@ -323,8 +324,9 @@ class Contract:
     @property
     def references(self) -> tuple[str, ...]:
         """Every secret reference in here, each once."""
+        result = () if self.result is None else self.result.credentials.references
         hooks = () if self.webhook is None else self.webhook.secrets
-        return tuple(dict.fromkeys((*self.auth.references, *self.secrets.values(), *hooks)))
+        return tuple(dict.fromkeys((*self.auth.references, *self.secrets.values(), *result, *hooks)))
 
     @property
     def resend_window(self) -> timedelta | None:

@@ -8,10 +8,12 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from opledger.rules import webhooks
+from opledger.rules.calls import origin_of
 from opledger.rules.contract import Contract, Guarantees, Result, Strategy
 from opledger.rules.durations import format_duration, write_duration
 from opledger.rules.files.checks import compares_reference
 from opledger.rules.model import FAILURE_MEANS, Means
+from opledger.rules.requests import result_origin
 
 Grade = Literal["server_enforced", "bounded", "two_phase", "lookup_strong", "lookup_weak", "none"]
 
@@ -139,8 +141,21 @@ def _result(contract: Contract) -> dict[str, Any]:
         "checks": [] if result is None else list(_checks(result)),
         "strict": result is not None and result.strict,
         "max_size": None if result is None else result.max_size,
+        "credentials": _result_credentials(contract),
         "hosts": [urlsplit(contract.base_url).netloc, *contract.result_hosts] if result is not None else [],
     }
+
+
+def _result_credentials(contract: Contract) -> str | None:
+    """Say with which credentials a result is read, and where they go; None: with none."""
+    result, origin = contract.result, result_origin(contract)
+    if result is None or result.inline is not None:
+        return None
+    if origin is not None:
+        return f"its own ({result.credentials.kind}), to {origin} only"
+    if contract.auth.kind == "none" or result.auth == "none":
+        return None
+    return f"those of the other calls ({contract.auth.kind}), to {origin_of(contract.base_url)} only"
 
 
 def _webhooks(contract: Contract) -> dict[str, Any]:
@@ -296,7 +311,7 @@ def _other_gaps(contract: Contract) -> Iterator[str]:
     parts = urlsplit(contract.base_url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         yield "base_url is plain http: anybody on the way can read and change what is said."
-    if contract.auth.kind == "query":
+    if "query" in (contract.auth.kind, None if contract.result is None else contract.result.credentials.kind):
         yield "The credential travels in the URL, where proxies and servers log it."
     if contract.trace_header is None:
         yield "The provider takes no trace id: its logs can be searched only by job id."
@@ -348,6 +363,8 @@ def report_text(contract: Contract) -> str:
         f"Result?             {result['where']}"
         + (f", for {result['available_for']}" if result["available_for"] else "")
     )
+    if result["credentials"]:
+        lines.append(f"                    credentials: {result['credentials']}")
     if result["checks"]:
         lines.append(f"                    checked: {', '.join(result['checks'])}")
     lines += [f"Webhooks?           {_webhook_line(report.webhooks)}", "", "Gaps" if report.gaps else "No gaps"]

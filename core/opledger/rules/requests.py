@@ -7,18 +7,18 @@ from the record and the contract. Credentials are never in here; the HTTP edge a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit
 
 from opledger.errors import ConfigWrong, Refused
 from opledger.rules import bodies, fingerprint, jsontext, redact
 from opledger.rules.calls import Answer, Request, origin_of
 from opledger.rules.contract import Also, Auth, Contract, Strategy
 from opledger.rules.evidence import Submitted
+from opledger.rules.filling import address, filled, fills, names_of, trace, variables, with_query
 from opledger.rules.model import Operation, StoredRequest
-from opledger.rules.values import MISSING, Template
+from opledger.rules.values import MISSING
 
 UNFILLED: Final = {"operation_id": "{operation_id}", "token": "{token}", "trace_id": "{trace_id}"}
 """What stands for the operation's own names while a fingerprint is made: the same wish must have the same one."""
@@ -34,7 +34,7 @@ def prepare(
     that the contract fills in.
     """
     create = contract.create
-    names = {"operation_id": operation_id, "token": token or "", "trace_id": trace_id, **_vars(contract)}
+    names = {"operation_id": operation_id, "token": token or "", "trace_id": trace_id, **variables(contract)}
     body, content_type = bodies.make(contract, asked, names, token)
     headers = [(name, template.fill(names)) for name, template in {**contract.headers, **create.headers}.items()]
     if content_type is not None:
@@ -42,11 +42,11 @@ def prepare(
     if create.idempotency.mechanism == "header" and token is not None:
         headers.append((create.idempotency.name or "Idempotency-Key", token))
     if contract.trace_header is not None:
-        headers.append(_trace(contract.trace_header, trace_id))
+        headers.append(trace(contract.trace_header, trace_id))
     query = {name: template.fill(names) for name, template in create.query.items()}
     if create.idempotency.mechanism == "query" and token is not None:
         query[create.idempotency.name or "request_id"] = token
-    url = _url(contract, create.path, names, query)
+    url = address(contract, create.path, names, query)
     return StoredRequest(
         method=create.method,
         url=url,
@@ -54,7 +54,7 @@ def prepare(
         body=body,
         content_type=content_type,
         asked=b"" if asked is None else fingerprint.canonical(asked),
-        fingerprint_url=_url(
+        fingerprint_url=address(
             contract,
             create.path,
             {**names, **UNFILLED},
@@ -70,12 +70,12 @@ def fingerprint_of(contract: Contract, stored: StoredRequest) -> str:
 
 def wish(contract: Contract, asked: Any | None) -> str:
     """Return the fingerprint of a wish before there is an operation for it."""
-    names = {**UNFILLED, **_vars(contract)}
+    names = {**UNFILLED, **variables(contract)}
     query = {name: template.fill(names) for name, template in contract.create.query.items()}
     return fingerprint.fingerprint(
         contract.name,
         contract.create.method,
-        _url(contract, contract.create.path, names, query),
+        address(contract, contract.create.path, names, query),
         None if asked is None else fingerprint.canonical(asked),
     )
 
@@ -132,7 +132,7 @@ def create(op: Operation, contract: Contract, stored: StoredRequest, *, resend: 
     if resend and adds:
         query = {name: value for name, value in adds.items() if not name.startswith("/")}
         fields = {name: value for name, value in adds.items() if name.startswith("/")}
-        url = _with_query(url, query)
+        url = with_query(url, query)
         if fields:
             document = jsontext.loads(body)
             for pointer, value in fields.items():
@@ -158,7 +158,7 @@ def observe(op: Operation, contract: Contract) -> Request:
     if url is None:
         if status.path is None:
             raise ConfigWrong(f"{op.operation_id} has no status URL on the contract's own origin, and no status path")
-        url = _filled(contract, status.path, op, status.query)
+        url = filled(contract, status.path, op, status.query)
     return _read(op, contract, url, status.method, status.timeout)
 
 
@@ -167,7 +167,7 @@ def look_up(op: Operation, contract: Contract, strategy: Strategy, page: str | N
     if page is None:
         if strategy.path is None:
             raise ConfigWrong(f"the {strategy.strategy} strategy of {contract.name} has no path")
-        page = _filled(contract, strategy.path, op, strategy.query)
+        page = filled(contract, strategy.path, op, strategy.query)
     return _read(op, contract, page, strategy.method, strategy.timeout)
 
 
@@ -181,7 +181,7 @@ def cancel(op: Operation, contract: Contract) -> Request:
         headers = (*headers, ("Content-Type", bodies.JSON))
     return Request(
         method=how.method,
-        url=_filled(contract, how.path, op, how.query),
+        url=filled(contract, how.path, op, how.query),
         headers=headers,
         body=how.body,
         auth=contract.auth,
@@ -202,7 +202,7 @@ def collect(op: Operation, contract: Contract, status_document: Any, answer_url:
     if result is None:
         raise Refused(f"{contract.name} has no result to fetch")
     if result.path is not None:
-        return result_read(op, contract, _filled(contract, result.path, op, {}))
+        return result_read(op, contract, filled(contract, result.path, op, {}))
     value = result.url.of(status_document, {}) if result.url is not None else MISSING
     if not isinstance(value, str) or not value:
         raise Refused("the status answer names no result URL")
@@ -244,19 +244,37 @@ def collect_parts(
 def result_read(op: Operation, contract: Contract, url: str, *, redirected: bool = False) -> Request:
     """Return the read of a result at a URL that `result_url` has let pass. A foreign host gets no credentials.
 
-    Nor does our own one where a redirect led there: whoever sent it would choose what we ask for in our name.
+    Nor does our own one where a redirect led there: whoever sent it would choose what we ask for in our name. Where the
+    result has credentials of its own, they go to `result_origin` and nowhere else, and the others never go there.
     """
     result = contract.result
     if result is None:
         raise Refused(f"{contract.name} has no result to fetch")
-    origin = origin_of(contract.base_url)
+    origin, given = origin_of(contract.base_url), result_origin(contract)
     if origin_of(url) != origin:
-        return Request(method="GET", url=url, origin=origin, timeout=result.timeout, max_bytes=result.max_size)
+        abroad = Request(method="GET", url=url, origin=origin, timeout=result.timeout, max_bytes=result.max_size)
+        return replace(abroad, auth=result.credentials, auth_origin=given) if origin_of(url) == given else abroad
     read = _read(op, contract, url, "GET", result.timeout)
     read = replace(read, max_bytes=result.max_size, effectful=result.single_use)
     if redirected:
         return replace(read, headers=(), auth=Auth(), secrets=None)
+    if given == origin:
+        return replace(read, auth=result.credentials)
     return read if result.auth == "same_origin" else replace(read, auth=Auth())
+
+
+def result_origin(contract: Contract) -> str | None:
+    """Return the one origin that the result's own credentials are for; None where it has none.
+
+    That is the host in `result_hosts`, which is one then, under the scheme of the base URL; else the own origin.
+    """
+    result = contract.result
+    if result is None or result.credentials.kind == "none":
+        return None
+    if not contract.result_hosts:
+        return origin_of(contract.base_url)
+    (host,) = contract.result_hosts
+    return origin_of(f"{urlsplit(contract.base_url).scheme}://{host}")
 
 
 def result_url(contract: Contract, value: str, answer_url: str) -> str:
@@ -298,6 +316,11 @@ def own_url(contract: Contract, value: str, answer_url: str) -> str | None:
         return None
 
 
+def got_credentials(contract: Contract, url: str) -> bool:
+    """Tell whether a result read at this URL may have had credentials with it."""
+    return own_url(contract, url, "") is not None or origin_of(url) == result_origin(contract)
+
+
 def _resolved(contract: Contract, value: str, answer_url: str) -> str:
     # What urllib strips in silence, a client may send: a URL with such characters means two things.
     if not value.isprintable() or " " in value or "\\" in value:
@@ -315,7 +338,7 @@ def next_page(contract: Contract, strategy: Strategy, answer: Answer, document: 
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise Refused("the list names its next page by neither a text nor a number; it was not read")
     if strategy.page_param is not None:
-        return _with_query(current, {strategy.page_param: str(value)})
+        return with_query(current, {strategy.page_param: str(value)})
     url = own_url(contract, str(value), current)
     if url is None:
         raise Refused("the list's next page is on another origin; it was not read")
@@ -325,41 +348,15 @@ def next_page(contract: Contract, strategy: Strategy, answer: Answer, document: 
 # --- pieces ------------------------------------------------------------------------------------------------------
 
 
-def _vars(contract: Contract) -> dict[str, str]:
-    names = {f"var.{name}": value for name, value in contract.var.items()}
-    # Secrets stay as written: the HTTP edge puts them in, so that they are never stored, shown or hashed.
-    names.update({f"secret.{name}": f"{{secret.{name}}}" for name in contract.secrets})
-    return names
-
-
-def names_of(op: Operation, contract: Contract) -> dict[str, str]:
-    """Return what the contract's templates may be filled with for this operation."""
-    return {
-        "operation_id": op.operation_id,
-        "token": op.idempotency_token or "",
-        "trace_id": op.trace_id,
-        "job_id": op.remote_job_id or "",
-        **{f"step.{name}": value for name, value in op.remote_refs.items()},
-        **_vars(contract),
-    }
-
-
-def _trace(header: str, trace_id: str) -> tuple[str, str]:
-    """W3C Trace Context: ``traceparent`` carries version, trace id, parent id and flags; others the bare id."""
-    if header.lower() == "traceparent":
-        return header, f"00-{trace_id}-{trace_id[:16]}-01"
-    return header, trace_id
-
-
 def _headers(op: Operation, contract: Contract) -> tuple[tuple[str, str], ...]:
     if not contract.headers and contract.trace_header is None:
         return ()
-    headers = [*_fills(contract, contract.headers, names_of(op, contract)).items()]
+    headers = [*fills(contract, contract.headers, names_of(op, contract)).items()]
     for name, value in headers:
         if not value.isprintable():
             raise ConfigWrong(f"a value of the provider's answer cannot stand in the header {name}; it was not sent")
     if contract.trace_header is not None:
-        headers.append(_trace(contract.trace_header, op.trace_id))
+        headers.append(trace(contract.trace_header, op.trace_id))
     return tuple(headers)
 
 
@@ -373,36 +370,3 @@ def _read(op: Operation, contract: Contract, url: str, method: str, timeout: Any
         secrets=contract.secrets,
         timeout=timeout,
     )
-
-
-def _filled(contract: Contract, path: Template, op: Operation, query: Mapping[str, Template]) -> str:
-    names = names_of(op, contract)
-    return _url(contract, path, names, _fills(contract, query, names))
-
-
-def _url(contract: Contract, path: Template, names: Mapping[str, str], query: Mapping[str, str]) -> str:
-    return _with_query(contract.base_url.rstrip("/") + _fill(contract, path, names, encode=True), query)
-
-
-def _fills(contract: Contract, templates: Mapping[str, Template], names: Mapping[str, str]) -> dict[str, str]:
-    return {name: _fill(contract, template, names) for name, template in templates.items()}
-
-
-def _fill(contract: Contract, template: Template, names: Mapping[str, str], *, encode: bool = False) -> str:
-    try:
-        return template.fill(names, encode=encode)
-    except KeyError as missing:
-        raise ConfigWrong(
-            f"{contract.name} fills {missing} into {template.text!r}, but the provider's answer to the create did not "
-            "have it"
-        ) from missing
-    except ValueError as error:
-        raise Refused(f"the path {template.text!r} cannot be filled in: {error}") from error
-
-
-def _with_query(url: str, query: Mapping[str, str]) -> str:
-    if not query:
-        return url
-    parts = urlsplit(url)
-    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
-    return urlunsplit(parts._replace(query=urlencode([*kept, *query.items()], quote_via=quote)))

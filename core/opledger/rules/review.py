@@ -14,6 +14,7 @@ from opledger.rules.contract import Contract, Guarantees
 from opledger.rules.model import Operation
 from opledger.rules.plain import clean
 from opledger.rules.policy import Demand
+from opledger.rules.requests import result_origin
 from opledger.rules.shapes import Json
 
 ALIKE: Final = 0.75
@@ -114,6 +115,7 @@ def review(
         "expectation": op.expectation,
         "request": request,
         "credentials": contract.auth.secret if contract.auth.kind != "none" else None,
+        "result_credentials": _of_result(contract),
         "billable": contract.safety.billable,
         "leaves": None if cancel is None else cancel.leaves,
         "destroys": [] if cancel is None else list(cancel.destroys),
@@ -127,6 +129,12 @@ def review(
         "lapses_at": shapes.moment(op.approval_deadline),
         "compared_with": None if alike is None else _alike(contract, alike),
     }
+
+
+def _of_result(contract: Contract) -> str | None:
+    """Name the credentials that only the result is read with, and where they go."""
+    origin, result = result_origin(contract), contract.result
+    return None if origin is None or result is None else f"{result.credentials.secret}, to {origin} only"
 
 
 def _alike(contract: Contract, alike: Alike) -> Json:
@@ -159,6 +167,7 @@ def lines(document: Json) -> list[str]:
         f"  {clean(request['method'])} {clean(request['url'])}",
         *(f"  {clean(name)}: {clean(value)}" for name, value in request["headers"].items()),
         f"  credentials: {clean(document['credentials'] or 'none')}",
+        *([f"  for its result: {clean(document['result_credentials'])}"] if document["result_credentials"] else []),
         "",
         *(f"  {line}" for line in clean(shown, newlines=True).splitlines()),
         "",

@@ -295,7 +295,7 @@ class Sim:
         job = self.jobs.by_id.get(path.removeprefix("results/")) if path.startswith("results/") else None
         if job is not None:
             entry["job_id"] = job.id
-            return self._send(self._result_reply(job), None, entry)
+            return self._send(self._result_reply(job), self.control.next_fault("foreign"), entry)
         bait = {"id": "job_trap", "state": "succeeded", "result_url": f"{self.elsewhere}/trap/result"}
         return self._send(json_reply(200, bait), None, entry)
 

@@ -31,7 +31,7 @@ from opledger.sim.personalities import PERSONALITIES
 from opledger.sim.replies import JSON, Reply
 from opledger.sim.tokens import Issuer
 
-KINDS: Final = ("create", "status", "cancel", "result", "list", "token")
+KINDS: Final = ("create", "status", "cancel", "result", "list", "token", "foreign")
 
 
 class BadCommand(Exception):

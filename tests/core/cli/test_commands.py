@@ -305,6 +305,11 @@ def test_the_doctor_says_what_is_wrong(terminal: Terminal, monkeypatch: pytest.M
     cured = terminal("doctor")
     assert cured.code == 0
     assert "hunter2" not in cured.out
+    more = '[result]\nurl = "/url"\nauth = { kind = "bearer", secret = "env:FILES_KEY" }\n'
+    terminal.contract(f'{JOBS}[auth]\nkind = "bearer"\nsecret = "env:JOBS_TOKEN"\n{more}')
+    assert "FILES_KEY" in terminal("doctor").out
+    monkeypatch.setenv("FILES_KEY", "hunter3")
+    assert terminal("doctor").code == 0
     monkeypatch.setenv("OPLEDGER_CONTRACTS", "nowhere")
     lost = terminal("doctor", "--json")
     assert (lost.code, [check["name"] for check in lost.json["checks"] if not check["ok"]]) == (3, ["contracts"])

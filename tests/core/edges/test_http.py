@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,26 @@ async def test_nothing_of_ours_goes_to_another_origin(http: Http, auth: Auth) ->
         seen = wire.arrived[0]
         assert set(seen.headers) == {"host", "accept", "accept-encoding", "user-agent", "connection"}
         assert (seen.headers["accept"], seen.body, seen.target) == ("text/csv", b"", "/jobs")
+
+
+@pytest.mark.parametrize(("auth", "headers", "query"), CREDENTIALS)
+async def test_credentials_for_another_origin_go_to_that_one_and_no_other(
+    http: Http, auth: Auth, headers: dict[str, str], query: str
+) -> None:
+    """A result's host gets its own key, and nothing else of ours; our own origin does not get that key."""
+    async with Wire(reply()) as files, Wire(reply()) as stranger, Wire(reply()) as own:
+        common: dict[str, Any] = {"auth": auth, "origin": own.origin, "auth_origin": files.origin}
+        common["headers"] = (("X-Api-Key", "k"),)
+        for wire in (files, stranger, own):
+            assert isinstance(await http.send(wire.request("/x?a=1", **common)), Answer)
+        (seen,) = files.arrived
+        assert seen.headers | headers == seen.headers
+        assert seen.target == f"/x?a=1{query}"
+        assert set(seen.headers) == {"host", "accept", "accept-encoding", "user-agent", "connection", *headers}
+        for wire in (stranger, own):
+            assert SECRET not in repr(wire.arrived[0])
+            assert wire.arrived[0].target == "/x?a=1"
+        assert own.arrived[0].headers["x-api-key"] == "k"
 
 
 @pytest.mark.parametrize("other", ["https://127.0.0.1:{}", "http://localhost:{}", "http://127.0.0.1:1"])

@@ -139,6 +139,7 @@ path = "/files"
 effect = "none"
 capture = { file = "/id" }
 """
+AWS = 'region = "eu-west-1", service = "athena"'
 LATER = [
     ("auth.kind", '[auth]\nkind = "sigv4"\nsecret = "env:X"\nregion = "eu-west-1"\nservice = "athena"\n'),
     ("create.body", '#create body = "multipart"'),
@@ -147,7 +148,7 @@ LATER = [
     ("create.fields", '[create.fields]\n"/key" = "{secret.a}"\n[secrets]\na = "env:A"\n'),
     ("create.idempotency.mechanism", '[create.idempotency]\nmechanism = "two_phase"\nname = "/x"\n'),
     ("resume", '[resume]\nmethod = "POST"\npath = "/jobs/{job_id}/retry"\n'),
-    ("result.auth", '[result]\nurl = "/u"\nauth = { kind = "bearer", secret = "env:X" }\n'),
+    ("result.auth.kind", f'[result]\nurl = "/u"\nauth = {{ kind = "sigv4", secret = "env:X", {AWS} }}\n'),
 ]
 
 

@@ -37,6 +37,7 @@ def check(contract: Contract, document: Mapping[str, Any], problems: Problems) -
         _reconcile(contract, document, problems)
     _status(contract, document, problems)
     _jobs_are_named(contract, document, problems)
+    _one_host(contract, problems)
     _times(contract, document, problems)
 
 
@@ -330,6 +331,15 @@ def _jobs_are_named(contract: Contract, document: Mapping[str, Any], problems: P
         # A value kept from the create's answer may name the job, too: a run id that its parts share, for one.
         if not names & {"job_id", *REFERENCES} and not any(name.startswith("step.") for name in names):
             problems.add((table, "path"), "does not say which job: put {job_id} into it or into query")
+
+
+def _one_host(contract: Contract, problems: Problems) -> None:
+    """Credentials are for one place: which of several hosts would get them?"""
+    if contract.result is None or contract.result.credentials.kind == "none" or problems.touches("result_hosts"):
+        return
+    if len(contract.result_hosts) > 1:
+        message = "is for one host, and result_hosts lists several: no credential is handed from one to another"
+        problems.add(("result", "auth"), message)
 
 
 def _times(contract: Contract, document: Mapping[str, Any], problems: Problems) -> None:

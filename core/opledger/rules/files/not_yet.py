@@ -30,10 +30,6 @@ def _is(word: str) -> Callable[[Any], bool]:
     return lambda value: bool(value == word)
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
 def _names_a_secret(value: Any) -> bool:
     return isinstance(value, Mapping) and any(isinstance(text, str) and "{secret." in text for text in value.values())
 
@@ -46,7 +42,7 @@ NOT_YET: Final[tuple[NotYet, ...]] = (
     NotYet(("create", "fields"), _names_a_secret, "a {secret.NAME} in a field"),
     NotYet(("create", "idempotency", "mechanism"), _is("two_phase"), 'mechanism = "two_phase"'),
     NotYet(("resume",), _given, "a resume call"),
-    NotYet(("result", "auth"), _is_table, "a result with credentials of its own"),
+    NotYet(("result", "auth", "kind"), _is("sigv4"), 'kind = "sigv4"'),
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, cast, get_args
 
 from opledger.rules import expectation
-from opledger.rules.contract import Also, Items, Result, ResultFormat
+from opledger.rules.contract import Also, Auth, Items, Result, ResultFormat
 from opledger.rules.files import converters as v
 from opledger.rules.files.calls import auth
 from opledger.rules.files.reader import Table, Unfit
@@ -43,10 +43,12 @@ def result(table: Table, scope: Scope, beside: Beside) -> Result:
     elif "url" not in table.data and "path" not in table.data:
         table.problem(None, "needs exactly one of url and path")
     checksum = table.value("checksum", None, v.pick)
+    word, credentials = _auth(table)
     read = Result(
         url=table.value("url", None, v.pointer),
         path=table.value("path", None, scope.path(JOB)),
-        auth=_auth(table),
+        auth=word,
+        credentials=credentials,
         available_for=table.value("available_for", None, v.duration),
         timeout=table.value("timeout", default.timeout, v.duration),
         not_ready_when=table.value("not_ready_when", None, v.over_answer),
@@ -133,13 +135,12 @@ def _fit_together(table: Table, read: Result) -> None:
         table.problem("collect_in", "must have succeeded in it")
 
 
-def _auth(table: Table) -> Literal["same_origin", "none"]:
-    """Read ``auth``: one of two words, or a table with credentials of its own."""
+def _auth(table: Table) -> tuple[Literal["same_origin", "none"], Auth]:
+    """Read ``auth``: one of two words, or a table with credentials of its own for the host of the results."""
     if isinstance(table.data.get("auth"), dict):
-        auth(table.table("auth"))
-        return "none"
+        return "same_origin", auth(table.table("auth"))
     word = table.value("auth", "same_origin", v.one_of("same_origin", "none"))
-    return "none" if word == "none" else "same_origin"
+    return "none" if word == "none" else "same_origin", Auth()
 
 
 def _algorithm(table: Table, checksum: Pick | None) -> str | None:
