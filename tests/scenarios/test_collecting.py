@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import http.server
 import json
 import threading
@@ -137,7 +139,7 @@ def test_b31_an_address_on_another_host_gets_no_credentials(file_stage: Stage) -
 
 
 @contextmanager
-def serving(body: bytes, status: int = 200, **headers: str) -> Iterator[str]:
+def serving(body: bytes, status: int = 200, /, **headers: str) -> Iterator[str]:
     """Another host that answers everything with the same bytes."""
 
     class Answers(http.server.BaseHTTPRequestHandler):
@@ -188,6 +190,81 @@ def test_b33_a_result_that_unpacks_beyond_its_limit_is_refused(file_stage: Stage
         assert "packed in a way that was not asked for" in (found.last_error or "")
     assert file_stage.show(other).state is State.SUCCEEDED
     assert files(file_stage) == [f"{other.operation_id}.csv"]
+
+
+# --- a result without a byte, and digests of what was packed ------------------------------------------------------
+
+
+def read_from(
+    stage: Stage, body: bytes, changes: dict[str, str], document: dict[str, Any], **headers: str
+) -> Operation:
+    """Let a job's result lie on another host that answers so; its status says what is in `document`."""
+    with serving(body, 200, content_type="text/csv", **headers) as host:
+        listed = f'["{stage.sim.elsewhere.removeprefix("http://")}"]'
+        hosts = {f"result_hosts = {listed}": f'result_hosts = ["{host.removeprefix("http://")}"]'}
+        stage.contract("v1", {**hosts, **changes}, collect="20s")
+        operation = stage.submit(_seconds=5)
+        running = stage.until_state(operation, State.OBSERVING)
+        stage.sim.control(job={"id": running.remote_job_id, "document": {"result_url": f"{host}/r.csv", **document}})
+        stage.run()
+    return stage.show(operation)
+
+
+NO_SUM = {'checksum = "header:x-checksum-sha256"\n': ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "document", "state"),
+    [
+        ({}, {"records": 0}, State.SUCCEEDED),
+        ({'count = "/records"\n': "empty = true\n"}, {}, State.SUCCEEDED),
+        ({}, {"records": 3}, State.RESULT_UNAVAILABLE),
+        ({'count = "/records"\n': ""}, {}, State.RESULT_UNAVAILABLE),
+    ],
+)
+def test_a_result_without_a_byte_is_taken_where_somebody_says_that_it_is_one(
+    file_stage: Stage, changes: dict[str, str], document: dict[str, Any], state: State
+) -> None:
+    """Nothing was found, says the provider; else an empty answer is one that comes too early: it is asked for again."""
+    found = read_from(file_stage, b"", {**NO_SUM, **changes}, document)
+    assert found.state is state
+    if state is State.SUCCEEDED:
+        assert found.result is not None
+        assert (found.result.size, found.result.validated, found.result.problems) == (0, True, ())
+        with file_stage.ledger.result(found.operation_id) as handed:
+            assert handed.stream().read() == b""
+    else:
+        assert found.attempts.collect > 1
+
+
+ROWS = b"row,reference,amount\n1,a,3\n"
+
+
+def digest_of(data: bytes) -> str:
+    """As Content-Digest and Repr-Digest write it."""
+    return f"sha-256=:{base64.b64encode(hashlib.sha256(data).digest()).decode()}:"
+
+
+@pytest.mark.parametrize(
+    ("header", "packed", "right"),
+    [
+        ("content-digest", True, True),
+        ("content-digest", False, False),
+        ("repr-digest", True, True),
+        ("repr-digest", False, True),
+    ],
+)
+def test_a_digest_of_a_packed_answer_is_compared_with_what_it_speaks_of(
+    file_stage: Stage, header: str, packed: bool, right: bool
+) -> None:
+    """Content-Digest is over the bytes of the wire; for Repr-Digest, those of the file are taken, too."""
+    body = gzip.compress(ROWS)
+    sums = {'checksum = "header:x-checksum-sha256"': f'checksum = "header:{header}"'}
+    headers = {"content_encoding": "gzip", header.replace("-", "_"): digest_of(body if packed else ROWS)}
+    found = read_from(file_stage, body, sums, {"records": 1}, **headers)
+    assert found.state is (State.SUCCEEDED if right else State.RESULT_VALIDATION_FAILED)
+    assert found.result is not None
+    assert bool(found.result.problems) is not right
 
 
 # --- a further file that is optional ------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from opledger.edges.keys import Keys
 from opledger.edges.marks import Marks
 from opledger.edges.masking import LOGGERS, Mask
 from opledger.edges.secrets import SecretResolver
-from opledger.edges.streams import Interrupted, Rest, Stream
+from opledger.edges.streams import Interrupted, OnHead, Rest, Stream
 from opledger.rules.calls import MAX_ANSWER, Answer, Download, Failure, Request, origin_of
 from opledger.rules.contract import Auth
 from opledger.rules.redact import Redactor
@@ -110,7 +110,7 @@ class Http:
         folder: Path,
         on_chunk: Callable[[bytes], None],
         *,
-        on_head: Callable[[Mapping[str, str]], None] | None = None,
+        on_head: OnHead | None = None,
         stall: timedelta = STALL,
         rest: Rest | None = None,
         marks: Marks | None = None,
@@ -119,7 +119,8 @@ class Http:
 
         Statuses 200, 201 and 203 give a Download of at most `request.max_bytes` bytes, unpacked; the caller moves or
         removes its file. Every other status (202 is "not ready", 206 is a part) gives a small Answer. `on_head` gets
-        the headers of what will be streamed, before any of it; `on_chunk` gets every piece that was written, in order,
+        the headers of what will be streamed, before any of it, and may return what wants the bytes of the wire, too;
+        `on_chunk` gets every piece that was written, in order,
         one call at a time, in a thread. No byte for as long as `stall` ends it.
 
         Where a transfer breaks off and the server can send the rest of exactly the same thing, the Failure is an
@@ -188,6 +189,8 @@ class Http:
                 raise Unusable("the rest that the server sent does not fit what is here")
             unpacker = Unpacker(headers, request.max_bytes, stream.received)
             async for data in _chunks(response):
+                if stream.on_wire is not None:
+                    stream.on_wire(data)
                 for piece in unpacker.feed(data):
                     await stream.take(piece)
             unpacker.finish()

@@ -27,6 +27,9 @@ _STRONG: Final = re.compile(r'"[!-~\x80-\xff]*"')
 _NOT_NOW: Final = frozenset({401, 403, 408, 425, 429})
 """Statuses that say nothing of the thing itself: later, or under a fresh address, the rest may be had."""
 
+OnHead = Callable[[Mapping[str, str]], Callable[[bytes], None] | None]
+"""Gets the head of what will be streamed; may return what wants the bytes as they come, before they are unpacked."""
+
 T = TypeVar("T")
 
 
@@ -184,11 +187,12 @@ class Stream:
         self,
         folder: Path,
         on_chunk: Callable[[bytes], None],
-        on_head: Callable[[Mapping[str, str]], None] | None,
+        on_head: OnHead | None,
         rest: Rest | None,
         marks: Marks | None = None,
     ) -> None:
         self.rest = rest
+        self.on_wire: Callable[[bytes], None] | None = None
         self._marks = marks
         self._folder, self._on_chunk, self._on_head = folder, on_chunk, on_head
         self._sink = None if rest is None else rest.sink
@@ -200,8 +204,7 @@ class Stream:
         """Begin a new file; what was here of an older one is another thing now."""
         await self.discard()
         self.rest, self.received, self._status, self._headers = None, 0, status, headers
-        if self._on_head is not None:
-            self._on_head(headers)
+        self.on_wire = None if self._on_head is None else self._on_head(headers)
         self._sink = Sink(self._folder, self._on_chunk)
         if self._marks is not None and Rest.of(self._sink, status, headers, 1) is not None:
             self._sink.mark_with(self._marks, status, headers)

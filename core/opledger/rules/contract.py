@@ -228,6 +228,7 @@ class Result:
     checksum_algorithm: str | None = None  #: sha256, md5… ; None = told by the header's own format
     count: Pick | None = None
     strict: bool = False
+    empty: bool = False  #: a result without a single byte is one, and not one that is still to come
     format: ResultFormat | None = None
     schema: Schema | None = None
     error_row_when: Condition | None = None

@@ -88,6 +88,7 @@ class Outcomes:
         self._failed_refs: list[str] = []
         self._reasons: Counter[str] = Counter()
         self._strays: dict[str, _Strays] = {}
+        self.name = "the result"
         self.count = 0
         self.failed = 0
         self.notes: list[str] = []
@@ -97,12 +98,13 @@ class Outcomes:
         """Return the outcomes over all files; there is at least one. An item that stands in two is there twice."""
         first = files[0]
         whole = cls(first.items, first.sent, first.operation)
-        for file in files:
-            whole._add(file)
+        for number, file in enumerate(files):
+            whole._add(file, files[:number])
         return whole
 
     def look(self, name: str = "", *, failed: bool = False) -> Look:
         """Return what is to look at the records; with `failed`, each of them is an item that failed."""
+        self.name = name or "the result"
         return _Joining(self, name, failed=failed)
 
     def take(self, row: Any, number: int, name: str, *, failed: bool) -> None:
@@ -118,6 +120,10 @@ class Outcomes:
                 self._fail(key, row)
         else:
             self._stray("repeated", key)
+
+    def has(self, mark: str | bytes) -> bool:
+        """Tell whether an item stands in here; `mark` is its key, or what stands for it."""
+        return mark in self._seen
 
     def reason(self) -> str:
         """Why most of the failed items failed, in the provider's words; empty where it does not say."""
@@ -139,10 +145,14 @@ class Outcomes:
                 found.append(f"{said}: {_named(strays.names, strays.count)}")
         return tuple(found)
 
-    def _add(self, file: Outcomes) -> None:
+    def _add(self, file: Outcomes, before: Sequence[Outcomes]) -> None:
         twice = self._seen & file._seen
         for key in sorted(twice, key=str):
-            self._stray("repeated", key if isinstance(key, str) else "an item of two files")
+            other = next(one.name for one in before if one.has(key))
+            both = f"in {other} and in {file.name}"
+            self._stray(
+                "repeated", f"{key[: _KEY // 2]} ({both})" if isinstance(key, str) else f"an item that is {both}"
+            )
         self._seen |= file._seen
         self.count += file.count - len(twice)
         self.failed += file.failed

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from opledger.rules import jsontext
 from opledger.rules.arrays import ArrayItems
 from opledger.rules.contract import ResultFormat
 from opledger.rules.looks import Look
+from opledger.rules.plain import clean
 from opledger.rules.values import Pick
 
 MAX_JSON: Final = 6 * 1024 * 1024
@@ -243,7 +245,8 @@ class JsonLines(_Lines):
 class Csv(_Lines):
     """Rows of a CSV file (RFC 4180, read as Python's csv module reads it); the first row names the columns.
 
-    The delimiter is the most frequent of comma, semicolon, tab and bar in that first row. Blank lines do not count.
+    The delimiter is the most frequent of comma, semicolon, tab and bar in that first row. Blank lines do not count. Of
+    columns that have one name none is read, and where a record must be looked into, such a file cannot be accepted.
     """
 
     def __init__(self, looks: Sequence[Look] = (), at: Pick | None = None) -> None:
@@ -251,6 +254,7 @@ class Csv(_Lines):
         self._utf8: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder("utf-8")()
         self._delimiter: bytes | None = None
         self._header: list[str] | None = None
+        self._twice: frozenset[str] = frozenset()  #: columns whose name stands in the first row more than once
         self._width = 0
         self._fields = 1
         self._inside = False
@@ -301,7 +305,7 @@ class Csv(_Lines):
             self._delimiter = max(_DELIMITERS, key=bare.count)
         self._inside, fields = _scan(part, self._delimiter, inside=self._inside)
         self._fields += fields
-        if self._looks:
+        if self._looks or not self._width:
             self._row_size += len(part)
             if self._row_size <= MAX_LINE:
                 self._parts.append(part)
@@ -312,7 +316,7 @@ class Csv(_Lines):
         fields, self._fields = self._fields, 1
         if not self._width:
             self._width = fields
-            self._header = next(self._cells(), [])
+            self._read_header()
         else:
             self.count = (self.count or 0) + 1
             if fields < self._width and self._open_end:
@@ -323,6 +327,22 @@ class Csv(_Lines):
                 self._look_at_row()
         self._parts.clear()
         self._row_size = 0
+
+    def _read_header(self) -> None:
+        """Take the names of the columns. Of two with one name nobody could say which is meant: neither is read."""
+        try:
+            self._header = next(self._cells(), []) if self._row_size <= MAX_LINE else None
+        except csv.Error:
+            self._header = None
+        if self._header is None:
+            self._header = []
+            self._unseen("the first row has more in it than is looked into")
+            return
+        counted = Counter(self._header)
+        self._twice = frozenset(name for name, times in counted.items() if name and times > 1)
+        if self._twice:
+            named = ", ".join(repr(clean(name, limit=80)) for name in sorted(self._twice)[:10])
+            self._unseen(f"columns stand in the first row more than once: {named}")
 
     def _note_width(self, fields: int) -> None:
         if not any("first row has" in note for note in self.notes):
@@ -337,7 +357,8 @@ class Csv(_Lines):
         if cells is None or self._row_size > MAX_LINE:
             self._unseen(f"row {self.count} has more in it than is looked into")
             return
-        self._row(dict(zip(self._header, cells, strict=False)), self.count or 0)
+        named = zip(self._header, cells, strict=False)
+        self._row({name: cell for name, cell in named if name not in self._twice}, self.count or 0)
 
     def _cells(self) -> Iterator[list[str]]:
         lines = [part.decode("utf-8", "replace") + "\n" for part in self._parts]

@@ -25,8 +25,11 @@ _LISTS: Final = frozenset({"content-digest", "repr-digest", "digest"})
 _STRONGEST: Final = ("sha512", "sha256", "sha384", "sha224", "sha1", "md5")
 _ITEM: Final = re.compile(r"\s*([A-Za-z0-9-]+)\s*=\s*:?([A-Za-z0-9+/_=-]*):?\s*(?:;.*)?")
 _PREFIXED: Final = re.compile(r"(md5|sha-?(?:1|224|256|384|512))\s*[:=]\s*(.+)", re.IGNORECASE)
-_OF_THE_WIRE: Final = _LISTS | {"content-length", "content-md5", "etag"}
-"""Headers that speak of the bytes as they were packed for the wire, not of what was unpacked."""
+_OF_THE_WIRE: Final = frozenset({"content-digest", "content-md5", "content-length"})
+"""Headers that speak of the bytes as they were packed for the wire (RFC 9530 §2, RFC 9110 §8.6)."""
+_OF_EITHER: Final = frozenset({"repr-digest", "digest"})
+"""A representation is packed, too, where it has a Content-Encoding (RFC 9110 §8.1, RFC 9530 §3). But what packs an
+answer on its way seldom makes its digest anew, so that of the unpacked bytes is taken as well: both prove the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,12 @@ class Checker:
             joins = outcomes.look() if also is None else outcomes.look(also.name, failed=also.failed)
             self._looks = (*self._looks, joins)
         self._records = records(self._result.format, self._looks, None if whole.items is None else whole.items.at)
+        coding = headers.get("content-encoding", "").strip().lower()
+        self._packed = coding[:20] if coding not in ("", "identity") else ""
+        self._wire = 0
         self._checksum = self._expected_checksum()
         self._digest = hashlib.new(self._checksum[0], usedforsecurity=False) if self._checksum else None
+        self._wire_digest = self._digest.copy() if self._digest is not None and self._packed else None
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
@@ -90,6 +97,17 @@ class Checker:
         if self._digest is not None:
             self._digest.update(chunk)
         self._records.feed(chunk)
+
+    @property
+    def wants_wire(self) -> bool:
+        """True where the answer is packed: then `feed_wire` wants the bytes as they came."""
+        return bool(self._packed)
+
+    def feed_wire(self, chunk: bytes) -> None:
+        """Take the next bytes of a packed answer, as they came over the wire."""
+        self._wire += len(chunk)
+        if self._wire_digest is not None:
+            self._wire_digest.update(chunk)
 
     def so_far(self) -> str:
         """Return the SHA-256 of what was fed until now."""
@@ -135,9 +153,8 @@ class Checker:
 
     def _value(self, pick: Pick, what: str) -> Any:
         """Return what the contract points to, or MISSING, which is then noted."""
-        coding = self._headers.get("content-encoding", "").strip().lower()
-        if pick.header in _OF_THE_WIRE and coding not in ("", "identity"):
-            self._missing(f"the {what} was not compared: {pick.text} speaks of the packed answer ({coding[:20]})")
+        if pick.header == "etag" and self._packed:
+            self._missing(f"the {what} was not compared: {pick.text} may speak of the packed answer ({self._packed})")
             return MISSING
         value = pick.of(self._document, self._headers)
         if value is MISSING or value is None:
@@ -172,8 +189,11 @@ class Checker:
         if self._result.size is None:
             return
         expected = self._number(self._result.size, "size")
-        if expected is not None and expected != self._size:
-            self._wrong.append(f"the result has {self._size} bytes; {self._result.size.text} says {expected}")
+        packed = self._packed and self._result.size.header in _OF_THE_WIRE
+        size = self._wire if packed else self._size
+        if expected is not None and expected != size:
+            what = "packed result" if packed else "result"
+            self._wrong.append(f"the {what} has {size} bytes; {self._result.size.text} says {expected}")
 
     def _expected_checksum(self) -> tuple[str, bytes] | None:
         pick = self._result.checksum
@@ -188,10 +208,17 @@ class Checker:
         return found
 
     def _check_checksum(self) -> bool:
-        if self._digest is None or self._checksum is None or self._digest.digest() == self._checksum[1]:
+        if self._digest is None or self._checksum is None:
             return False
         name, expected = self._checksum
-        self._wrong.append(f"the {name} is {self._digest.hexdigest()}, not {expected.hex()} as the answer says")
+        header = None if self._result.checksum is None else self._result.checksum.header
+        found = [self._digest]
+        if self._wire_digest is not None and header in _OF_THE_WIRE | _OF_EITHER:
+            found = [self._wire_digest] if header in _OF_THE_WIRE else [self._wire_digest, self._digest]
+        if expected in [digest.digest() for digest in found]:
+            return False
+        of = " of the packed result" if found[0] is self._wire_digest else ""
+        self._wrong.append(f"the {name}{of} is {found[0].hexdigest()}, not {expected.hex()} as the answer says")
         return True
 
     def _check_count(self) -> None:
@@ -206,6 +233,18 @@ class Checker:
         elif found != expected:
             what = f"the result has {found} records; {self._result.count.text} says {expected}"
             (self._remarks if self._partial else self._wrong).append(what)
+
+
+def may_be_empty(contract: Contract, document: Any | None, headers: Mapping[str, str]) -> bool:
+    """Tell whether a result without a single byte is the whole of it, and not one that is still to come.
+
+    The contract may say so (``empty``), or the provider: no records, no items, or no bytes, in the status answer or in
+    a header of its own. That a length of 0 is announced says nothing: it is that of the answer.
+    """
+    result = contract.result or Result()
+    told = [result.count, result.size, None if result.items is None else result.items.total]
+    picks = [pick for pick in told if pick is not None and pick.header not in _OF_THE_WIRE]
+    return result.empty or any(_whole(pick.of(document, headers)) == 0 for pick in picks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +274,8 @@ def judge(
     """
     wrong: list[str] = []
     remarks: list[str] = [f"{name} is not there: {why}" for name, why in (without or {}).items()]
-    optional = {also.name for also in contract.result.also if also.optional} if contract.result is not None else set()
+    others = contract.result.also if contract.result is not None and "" in verdicts else ()
+    optional = {also.name for also in others if also.optional}
     for name, verdict in verdicts.items():
         said = [f"{name}: {problem}" if name else problem for problem in verdict.problems]
         (remarks if verdict.ok or name in optional else wrong).extend(said)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from opledger.rules.contract import Also, Contract
 from opledger.rules.items import Outcomes
 from opledger.rules.model import TERMINAL, Action
 from opledger.rules.pages import context
-from opledger.rules.results import Checker, Verdict
+from opledger.rules.results import Checker, Verdict, may_be_empty
 from opledger.worker.hand import Hand
 from opledger.worker.progress import Shown
 from opledger.worker.shelve import keep_lease
@@ -107,8 +107,8 @@ class _Way:
     rest: Rest | None = None
     checkers: list[tuple[Checker, Outcomes | None]] = field(default_factory=list)
 
-    def begin(self, headers: Mapping[str, str]) -> None:
-        """Make what checks the file. The headers say which checksum is to be computed."""
+    def begin(self, headers: Mapping[str, str]) -> Callable[[bytes], None] | None:
+        """Make what checks the file. The headers say which checksum is to be computed, and of what."""
         contract, drive = self.attempt.contract, self.attempt.drive
         items = None if contract.result is None else contract.result.items
         outcomes = None if items is None else Outcomes(items, self.attempt.sent, context(drive.op))
@@ -122,6 +122,7 @@ class _Way:
         )
         self.checkers = [(checker, outcomes)]  # of what is begun anew, nothing stays
         self.shown.begin(headers)
+        return checker.feed_wire if checker.wants_wire else None
 
     def feed(self, chunk: bytes) -> None:
         """Check the next bytes."""
@@ -159,7 +160,7 @@ async def fetch(
             outcome = await _transfer(way)
             if await _goes_on(way, outcome, call_id):
                 continue
-            if isinstance(outcome, Download) and (outcome.size or also is not None):
+            if isinstance(outcome, Download) and _is_something(way, outcome):
                 found = await _found(way, outcome, call_id)
                 if found is None:
                     continue
@@ -332,6 +333,13 @@ async def _brought_nothing(way: _Way, outcome: Outcome, call_id: str) -> None:
     )
     reading = replace(reading, evidence=partial.ending(drive.op, reading.evidence))
     await drive.settle(reading, call_id, kept, release=True)
+
+
+def _is_something(way: _Way, download: Download) -> bool:
+    """Tell whether a file is here, and not only the news that there is none yet."""
+    if download.size or way.also is not None:
+        return True
+    return may_be_empty(way.attempt.contract, way.attempt.document, download.headers)
 
 
 def _lacks(way: _Way, outcome: Outcome, call_id: str) -> str | None:

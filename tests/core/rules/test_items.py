@@ -230,6 +230,25 @@ def test_b27_the_files_of_a_result_are_judged_together() -> None:
     assert (empty.ok, empty.items, empty.all_failed) == (True, ItemSummary(0, 0, 0), False)
 
 
+def test_an_item_that_stands_in_two_files_is_told_with_both() -> None:
+    """Whoever asks the provider must say where; a key that nobody sent is not kept, but its files are."""
+    both = whole({"": OK, "errors": OK}, sent="a")
+    says = "items that stand in the result more than once"
+    assert both.problems == (f"{says}: a (in the result and in errors)",)
+    unsent = whole({"": OK, "errors": OK})
+    assert unsent.problems == (f"{says}: an item that is in the result and in errors",)
+
+
+def test_an_optional_file_that_is_broken_is_a_remark_beside_a_result() -> None:
+    """Without one, it is all there is, and cannot be spared."""
+    contract = replace(CONTRACT, result=replace(CONTRACT.result or Result(), also=(ERRORS,)))
+    beside = whole({"": OK, "errors": b"{"}, sent="a", contract=contract)
+    assert beside.ok
+    assert beside.problems[0].startswith("errors: the result, read as jsonl: line 1: this is not JSON")
+    alone = whole({"errors": b"{"}, contract=contract)
+    assert not alone.ok
+
+
 def test_every_record_of_a_file_of_failures_has_failed() -> None:
     """Where the contract says so: such records often carry nothing by which it could be told."""
     plain = replace(CONTRACT, result=replace(CONTRACT.result or Result(), items=replace(ITEMS, failed_when=None)))

@@ -6,7 +6,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opledger.rules import jsontext
@@ -68,6 +68,7 @@ def test_csv_rows_are_those_of_the_csv_module(text: str) -> None:
 @given(st.lists(st.lists(st.text(st.sampled_from(list('ab,"\n\r é')), max_size=6), min_size=2, max_size=2), min_size=1))
 def test_a_csv_that_was_written_properly_has_no_problems(rows: list[list[str]]) -> None:
     """A false alarm on a good file would send a person after nothing."""
+    assume(rows[0][0] != rows[0][1] or not rows[0][0])
     out = io.StringIO(newline="")
     csv.writer(out).writerows(rows)
     assert seen(read("csv", out.getvalue().encode(), row='row.zz == "never"')) in (
@@ -260,6 +261,50 @@ def test_an_array_that_is_read_item_by_item_is_the_one_that_is_read_whole(
     if whole is not None:
         assert look.rows == whole
         assert reader.count == len(look.rows)
+
+
+@pytest.mark.parametrize(
+    ("head", "twice"),
+    [
+        (b"id,name,id", "'id'"),
+        (b"name,id,name,id", "'id', 'name'"),
+        (b"\xef\xbb\xbfid,name,id", "'id'"),
+        (b'"id",name,id', "'id'"),
+        (b"id,\x1b[31m,id", "'id'"),
+        (b"id,\x1b,id,\x1b", "'␛', 'id'"),
+    ],
+)
+def test_columns_of_one_name_are_told_and_never_taken_for_each_other(head: bytes, twice: str) -> None:
+    """Which of the two is meant nobody could say: neither is read, and where a row must be read, it is a fault."""
+    width = head.count(b",") + 1
+    data = head + b"\n" + b",".join(b"%d" % n for n in range(width)) + b"\n"
+    said = f"columns stand in the first row more than once: {twice}"
+    plain = read("csv", data)
+    assert seen(plain) == (None, 1, [said])
+    errors = read("csv", data, row='row.id == "0"')
+    assert errors.broken is None
+    assert (len(errors.notes), "could not be tried" in errors.notes[-1]) == (2, True)
+    look = Kept()
+    look.needed = True
+    needed = records("csv", (look,))
+    needed.feed(data)
+    needed.finish()
+    assert needed.broken == said
+    assert look.rows == []
+
+
+def test_columns_without_a_name_are_nobodys() -> None:
+    """Programs that end each line with commas make many of them."""
+    reader = read("csv", b"id,,\n1,,\n", row='row.id == "1"')
+    assert reader.broken == 'record 1 carries an error: row.id == "1"'
+    assert reader.notes == []
+
+
+def test_a_first_row_that_is_too_much_to_read_breaks_nothing() -> None:
+    """Python's csv module gives up on a field of 128 KiB by raising."""
+    reader = read("csv", b"x" * 200_000 + b",b\n1,2\n", row='row.b == "2"')
+    assert (reader.broken, reader.count) == (None, 1)
+    assert reader.notes[0] == "the first row has more in it than is looked into"
 
 
 def test_an_array_that_nobody_could_read_is_given_up_at_once() -> None:

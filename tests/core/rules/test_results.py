@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opledger.rules.contract import Contract, Create, Result
-from opledger.rules.results import Checker, Verdict, read_digest
+from opledger.rules.results import Checker, Verdict, may_be_empty, read_digest
 from opledger.rules.values import Pick, Template
 
 DATA = b"id,name\n1,a\n2,b\n"
@@ -134,19 +135,87 @@ def test_what_the_answer_leaves_out_is_noted_or_fatal(rules: dict[str, Any], say
     assert (strict.ok, strict.problems) == (False, (says,))
 
 
-def test_checksums_of_packed_bytes_are_not_compared_with_unpacked_ones() -> None:
-    """A server that compresses although it was asked not to must not look like one that sends rubbish."""
-    headers = {
-        "content-encoding": "gzip",
-        "content-length": "3",
-        "content-digest": f"sha-256=:{b64(hashlib.sha256())}:",
-    }
-    verdict = check(headers=headers, size="header:content-length", checksum="header:content-digest")
-    assert verdict.ok
-    assert [problem.partition(":")[0] for problem in verdict.problems] == [
-        "the checksum was not compared",
-        "the size was not compared",
+PACKED = gzip.compress(DATA, mtime=0)
+OF_WIRE, OF_DATA = hashlib.sha256(PACKED), SHA256
+
+
+@pytest.mark.parametrize(
+    ("header", "digest", "fits"),
+    [
+        ("content-digest", OF_WIRE, True),
+        ("content-digest", OF_DATA, False),  # RFC 9530 §2: over the content, as it was packed
+        ("repr-digest", OF_WIRE, True),  # RFC 9530 §3, RFC 9110 §8.1: a representation has its coding
+        ("repr-digest", OF_DATA, True),  # as one sends who packs on the way
+        ("repr-digest", hashlib.sha256(b"another"), False),
+        ("digest", OF_WIRE, True),
+        ("digest", OF_DATA, True),
+        ("x-checksum-sha256", OF_DATA, True),
+        ("x-checksum-sha256", OF_WIRE, False),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_the_digests_of_a_packed_answer_are_over_what_they_speak_of(
+    header: str, digest: Any, fits: bool, step: int
+) -> None:
+    """A server that compresses although it was asked not to is checked like any other."""
+    value = f"sha-256=:{b64(digest)}:" if header.endswith("digest") else digest.hexdigest()
+    headers = {"content-encoding": "gzip", "content-length": str(len(PACKED)), header: value}
+    result = Result(
+        checksum=Pick.parse(f"header:{header}"),
+        checksum_algorithm=None if header.endswith("digest") else "sha256",
+        size=Pick.parse("header:content-length"),
+        strict=True,
+    )
+    checker = Checker(replace(CONTRACT, result=result), None, headers)
+    assert checker.wants_wire
+    for at in range(0, len(PACKED), step):
+        checker.feed_wire(PACKED[at : at + step])
+    checker.feed(DATA)
+    verdict = checker.finish()
+    assert (verdict.ok, verdict.checksum_failed, verdict.size) == (fits, not fits, len(DATA))
+    assert len(verdict.problems) == (not fits)
+    assert verdict.sha256 == SHA256.hexdigest()
+
+
+def test_a_packed_answer_that_is_shorter_than_it_says_is_told_apart() -> None:
+    """Its length is that of the packed bytes; and an etag may be of them, too."""
+    headers = {"content-encoding": "gzip", "content-length": "3", "etag": f'"{SHA256.hexdigest()}"'}
+    result = Result(size=Pick.parse("header:content-length"), checksum=Pick.parse("header:etag"))
+    checker = Checker(replace(CONTRACT, result=result), None, headers)
+    checker.feed_wire(PACKED)
+    checker.feed(DATA)
+    assert [problem.partition(";")[0] for problem in checker.finish().problems] == [
+        f"the packed result has {len(PACKED)} bytes",
+        "the checksum was not compared: header:etag may speak of the packed answer (gzip)",
     ]
+    assert not Checker(CONTRACT, None, {"content-encoding": "identity"}).wants_wire
+
+
+@pytest.mark.parametrize(
+    ("rules", "document", "headers", "may"),
+    [
+        ({}, None, {}, False),
+        ({"empty": True}, None, {}, True),
+        ({"count": "/n"}, {"n": 0}, {}, True),
+        ({"count": "/n"}, {"n": "0"}, {}, True),
+        ({"count": "/n"}, {"n": 3}, {}, False),
+        ({"count": "/n"}, {"n": False}, {}, False),
+        ({"count": "/n"}, {"n": None}, {}, False),
+        ({"count": "/n"}, {}, {}, False),
+        ({"size": "/n"}, {"n": 0}, {}, True),
+        ({"count": "header:x-rows"}, {}, {"x-rows": "0"}, True),
+        ({"size": "header:content-length"}, {}, {"content-length": "0"}, False),
+    ],
+)
+def test_a_result_without_a_byte_is_one_where_somebody_says_so(
+    rules: dict[str, Any], document: Any, headers: dict[str, str], may: bool
+) -> None:
+    """Else it is one that is still to come; an announced length of 0 is only that of the answer."""
+    picked: dict[str, Any] = {
+        key: Pick.parse(value) if isinstance(value, str) else value for key, value in rules.items()
+    }
+    assert may_be_empty(replace(CONTRACT, result=Result(**picked)), document, headers) is may
+    assert not may_be_empty(CONTRACT, document, headers)
 
 
 @pytest.mark.parametrize(

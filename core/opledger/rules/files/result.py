@@ -59,6 +59,7 @@ def result(table: Table, scope: Scope, beside: Beside) -> Result:
         checksum_algorithm=_algorithm(table, checksum),
         count=table.value("count", None, v.pick),
         strict=table.value("strict", default.strict, v.flag),
+        empty=table.value("empty", default.empty, v.flag),
         format=cast("ResultFormat | None", table.value("format", None, v.one_of(*get_args(ResultFormat)))),
         schema=table.value("schema", None, _schema(beside)),
         error_row_when=table.value("error_row_when", None, v.condition(_ROW)),
