@@ -135,7 +135,9 @@ class Task:
                 problem = changed.message
         who = runner_of(self._ledger, book.plan.task)
         shown = view(book.plan.task, story, outline_of(book.plan), runner=who, plan=book.plan)
-        if need is not None and problem is None and shown.state == "stopped" and story.began is not None:
+        if problem is not None and shown.state == "waiting_human":
+            shown = replace(shown, state="stopped")
+        elif need is not None and problem is None and shown.state == "stopped" and story.began is not None:
             shown = replace(shown, state="waiting_human")
         return Status(shown, need, problem)
 
