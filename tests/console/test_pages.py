@@ -126,6 +126,17 @@ def test_an_opened_event_tells_everything() -> None:
         assert words in text
 
 
+def test_an_opened_event_says_where_its_actor_was() -> None:
+    """Its host and its process; and of an approval, that it is signed."""
+    there = dataclasses.replace(event(1, "Approved", "create_pending"), host="desk-1", process="41@20261129T142200Z")
+    text = "\n".join(texts(timeline.rows([there], {("event", 1)}, 120)))
+    assert "worker-1 (worker) on desk-1, process 41@20261129T142200Z" in text
+    assert "desk-1" not in "\n".join(texts(timeline.rows([there], (), 120)))
+    signed = dataclasses.replace(there, data={"signature": "U1NI"})
+    for one, words in ((there, "approved by worker-1:"), (signed, "approved by worker-1 (signed):")):
+        assert words in "\n".join(texts(papers.approvals(operation(), [one], (), {}, 120)))
+
+
 def test_an_event_that_cannot_be_read_says_so() -> None:
     """A damaged journal is shown, not hidden, and ends nothing."""
     damaged = dataclasses.replace(event(1, "Submitted", "create_pending"), data=None)

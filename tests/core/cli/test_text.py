@@ -6,6 +6,7 @@ import pytest
 
 from opledger.cli import text
 from opledger.rules.model import Attention, Plan, State
+from opledger.rules.shapes import Event
 from tests.core.rules.operations import NOON, operation
 
 ROWS = [("12345678", "cancellation_unconfirmed", "日本語の契約の長い名前"), ("87654321", "ok", "x" * 100)]
@@ -86,3 +87,19 @@ def test_sentences_break_and_words_do_not(monkeypatch: pytest.MonkeyPatch) -> No
     assert f"  {word}" in lines
     assert all(len(line) <= 40 or word in line for line in lines)
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("host", "process", "shown"),
+    [
+        ("build-7", "41@20261129T142200Z", "Noted by worker-1 on build-7 (41@20261129T142200Z)"),
+        (None, None, "Noted by worker-1"),
+        ("a\x1b[2Jb\u202e", "1\n2", "Noted by worker-1 on a␛[2Jb\\u202e (1␊2)"),
+    ],
+)
+def test_an_event_says_where_its_actor_was(host: str | None, process: str | None, shown: str) -> None:
+    """What other machines are called is outside text; older events do not say it."""
+    event = Event(
+        1, NOON, "worker-1", "worker", "Noted", None, None, "c", None, None, {}, "0" * 64, "1" * 64, host, process
+    )
+    assert next(iter(text.journal([event]))).endswith(f"  {shown}")
