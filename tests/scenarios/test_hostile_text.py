@@ -39,7 +39,7 @@ def told(file_stage: Stage, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Opera
     operations = []
     for number in range(10):
         mine = texts[number::10]
-        body = {"note": mine[0], "list": mine[:40], "deep": {text: text for text in mine[:40]}}
+        body: dict[str, Any] = {"note": mine[0], "list": mine[:40], "deep": {text: text for text in mine[:40]}}
         wish = {"tags": {"team": "x", "about": mine[1][:100]}, "expectation": mine[2][:100]}
         try:
             operation = stage.submit(by=f"agent{number}", wish=wish, _seconds=10**6, **body)
