@@ -139,9 +139,10 @@ def log(rows, leaves, given_up, key):
         if here is None or here <= number:
             find("CHECKPOINT_GAP", None, None)
             continue
-        said, gap = note["acknowledged"] if valid else None, here > number + 1
-        find("CHECKPOINT_GAP", None, number + 1, gap and (not said or given_up.get((number + 1, here - 1)) != said))
-        find("CHECKPOINT_CHAIN", None, here, not gap and valid and note["previous"] != before)
+        known = [its for (a, b), its in given_up.items() if a <= number + 1 and b == here - 1]
+        lost = here > number + 1 and not (valid and note["acknowledged"] in known)
+        find("CHECKPOINT_GAP", None, number + 1, lost)
+        find("CHECKPOINT_CHAIN", None, here, not lost and valid and note["previous"] != before)
         number, before = here, digest
         good |= {here: note} if valid else {}
         if valid and not broken:
@@ -177,11 +178,10 @@ def main():
         kinds.setdefault((one := json.loads(line)).get("type", "head"), []).append(one)
         if "operation_id" in one:
             names.setdefault(str(one["operation_id"]), {}).setdefault(one["type"], []).append(one)
-    head = kinds.get("head", [{}])[0]
+    head, key = (head := kinds.get("head", [{}])[0]), given.key or head.get("verifier_key")
     if head.get("format") != "opledger-export/1" or kinds.get("end", [{}])[-1].get("lines") != count:
         parser.error(f"{given.file} is no whole export of opledger: it was cut, or is something else")
     find("CHECKPOINT_SIG", None, None, given.key and head["verifier_key"] not in (None, given.key))
-    key = given.key or head["verifier_key"]
     given_up = {(one["abandoned_from"], one["abandoned_to"]): one["hash"] for one in kinds.get("acknowledgement", ())}
     good, last = log(kinds.get("checkpoint", ()), kinds.get("leaf", ()), given_up, key)
     for name in given.anchor or ():

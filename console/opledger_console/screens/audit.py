@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -20,10 +19,11 @@ from opledger.store.finding import Found
 from opledger_console.desk import Desk, audit
 from opledger_console.desk.audit import LISTED, Progress, Verified
 from opledger_console.messages import LedgerAway, Opened
+from opledger_console.pages.verifying import anchored, hits_line, how_far, outcome
 from opledger_console.screens.base import LedgerScreen
 from opledger_console.screens.command import LineScreen
 from opledger_console.text import line
-from opledger_console.views import GLYPHS, Column, Row, kind_of, short_id, span
+from opledger_console.views import GLYPHS, Column, Row, kind_of, short_id
 from opledger_console.widgets.listing import Listing
 
 FINDINGS: Final[tuple[Column, ...]] = (
@@ -42,10 +42,9 @@ HITS: Final[tuple[Column, ...]] = (
 LOW: Final = 16
 """In a terminal with fewer lines the explanation is cut to one."""
 
-NOT_PART: Final = (
-    "What is checked: every event's hash and link, the columns beside it, and each record against its journal. Whoever "
-    "can rewrite a whole chain and its record is not found out by this: signed checkpoints and anchors outside the "
-    "database are not part of this version."
+CHECKED: Final = (
+    "What is checked: every event's hash and link, the columns beside it, each record and request against its journal, "
+    "the leaves and signatures of all checkpoints, and what the anchors outside of the database hold."
 )
 
 
@@ -54,6 +53,10 @@ class Went(Message):
     """A verification has got so far."""
 
     progress: Progress
+
+
+class Known(Message):
+    """The ledger was verified here before."""
 
 
 @dataclass
@@ -92,8 +95,8 @@ class AuditScreen(LedgerScreen):
     TITLE_WORDS = "Audit"
     DEFAULT_CSS = """
     AuditScreen #audit { height: auto; padding: 0 1; }
-    AuditScreen #not-part { height: auto; padding: 0 1; color: $text-muted; }
-    AuditScreen.-short #not-part { height: 1; }
+    AuditScreen #anchored { height: auto; padding: 0 1; color: $text-muted; }
+    AuditScreen.-short #anchored { height: 1; }
     AuditScreen #about { height: 1; padding: 0 1; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -123,14 +126,15 @@ class AuditScreen(LedgerScreen):
     def body(self) -> Iterable[Widget]:
         """What was verified last, what is under way, and what was found."""
         yield Static("", id="audit", markup=False)
-        yield Static(NOT_PART, id="not-part", markup=False)
+        yield Static(CHECKED, id="anchored", markup=False)
         yield Static("", id="about", markup=False)
         yield Listing(FINDINGS, id="list")
 
     def on_mount(self) -> None:
-        """Keys go to the list."""
+        """Keys go to the list. What came since the ledger was last verified here is verified at once."""
         self.query_one(Listing).focus()
         self._draw()
+        self._look_back()
 
     def on_resize(self, event: events.Resize) -> None:
         """In a low terminal the list comes first."""
@@ -155,9 +159,26 @@ class AuditScreen(LedgerScreen):
 
     def action_verify(self) -> None:
         """Compute everything again."""
+        self._begin_verifying(recent=False)
+
+    @work(thread=True, group="audit-memory", exit_on_error=False)
+    def _look_back(self) -> None:
+        try:
+            known = audit.was_verified(self.desk)
+        except OpledgerError:
+            return  # whatever it is, a verification says it
+        if known:
+            self.post_message(Known())
+
+    @on(Known)
+    def _known(self) -> None:
+        if self._doing is None and self.verified is None:
+            self._begin_verifying(recent=True)
+
+    def _begin_verifying(self, *, recent: bool) -> None:
         self._begin("verify")
         self._progress, self._showing = None, "findings"
-        self._verify(self._stop)
+        self._verify(self._stop, recent=recent)
         self._draw()
 
     def _begin(self, what: str) -> None:
@@ -165,12 +186,13 @@ class AuditScreen(LedgerScreen):
         self.refresh_bindings()
 
     @work(thread=True, group="audit", exit_on_error=False)
-    def _verify(self, stop: threading.Event) -> None:
+    def _verify(self, stop: threading.Event, *, recent: bool) -> None:
         try:
             ended = audit.verify(
                 self.desk,
                 lambda progress: self._post(Went(progress)),
                 lambda: stop.is_set() or self.desk.closing.is_set(),
+                recent=recent,
             )
         except StoreUnavailable as error:
             self.post_message(LedgerAway(error.message))
@@ -191,6 +213,7 @@ class AuditScreen(LedgerScreen):
     @on(Ended)
     def _ended(self, message: Ended) -> None:
         self.verified, self._doing, self._progress = message.verified, None, None
+        self.query_one("#anchored", Static).update(anchored(message.verified))
         self._draw()
 
     @on(Broke)
@@ -243,7 +266,7 @@ class AuditScreen(LedgerScreen):
         self._draw()
 
     @on(FoundThem)
-    def _take_hits(self, message: FoundThem) -> None:
+    def _takehits_line(self, message: FoundThem) -> None:
         self.found, self._doing = message.found, None
         self._draw()
 
@@ -281,14 +304,14 @@ class AuditScreen(LedgerScreen):
         words = Text(end="")
         if self._doing == "verify":
             words.append("verifying: ", style="bold")
-            words.append("counting …" if self._progress is None else _how_far(self._progress))
+            words.append("counting …" if self._progress is None else how_far(self._progress))
         elif self.verified is None:
             words.append("Nothing was verified in this session. v begins; it reads everything and changes nothing.")
         else:
             one = self.verified
             words.append(f"verified at {one.at:%H:%M:%S}Z: ", style="bold")
             words.append("" if one.complete else f"STOPPED after {one.progress.done:,} of {one.progress.total:,}; ")
-            words.append(_outcome(one), style="bold" if one.count else "")
+            words.append(outcome(one), style="bold" if one.count else "")
         return words
 
     def _about(self) -> Text:
@@ -300,7 +323,7 @@ class AuditScreen(LedgerScreen):
             if self._doing == "find":
                 words.append(f": looking … {done:,} of {total:,} operations" if total else ": looking …")
             elif self.found is not None:
-                words.append(f": {_hits(self.found)}")
+                words.append(f": {hits_line(self.found)}")
         elif self.verified is not None and self.verified.count:
             words.append(", ".join(f"{number:,} {kind}" for kind, number in self.verified.kinds))
             if self.verified.count > LISTED:
@@ -352,24 +375,3 @@ def _some_text(text: str) -> str:
     if not text.strip():
         raise UsageError("nothing is looked for; type an id, a token or a fingerprint")
     return text.strip()
-
-
-def _how_far(progress: Progress) -> str:
-    words = f"{progress.done:,} of {progress.total:,} operations, {progress.rate:,.0f} events/s"
-    if progress.left is not None:
-        words += f", {span(timedelta(seconds=progress.left))} left"
-    return f"{words}, {progress.found:,} findings" if progress.found else words
-
-
-def _outcome(one: Verified) -> str:
-    how = one.progress
-    took = span(timedelta(seconds=how.seconds))
-    checked = f"{how.events:,} events of {how.done:,} operations in {took}"
-    found = f"{one.count:,} finding{'s' if one.count != 1 else ''}" if one.count else "all as it was written"
-    return f"{checked}, {found}."
-
-
-def _hits(found: Found) -> str:
-    number = f"{len(found.hits):,} operation{'s' if len(found.hits) != 1 else ''}"
-    searched = f", {found.searched:,} gone through" if found.searched else ""
-    return f"{number}{searched}" + ("" if found.complete else "; STOPPED or cut off, there may be more")

@@ -24,7 +24,7 @@ from opledger.edges.sshkeys import read_signers
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UsageError
 from opledger.ledger import archive
 from opledger.ledger.reading import Reading
-from opledger.ledger.verifying import Progress, Trust, Verified, processes, verify
+from opledger.ledger.verifying import LISTED, Progress, Trust, Verified, processes, verify
 from opledger.rules import approval_signatures, notes
 from opledger.rules.audit import Check
 from opledger.rules.auditlog import Kept
@@ -33,7 +33,7 @@ from opledger.rules.model import from_rfc3339, to_rfc3339
 from opledger.rules.notes import NoteInvalid
 from opledger.store import auditing
 
-__all__ = ["Asked", "Progress", "Verified", "run"]
+__all__ = ["LISTED", "Asked", "Progress", "Verified", "run", "was_verified"]
 
 LARGE: Final = 300_000
 """Events up to which everything is verified, unless somebody asks for less."""
@@ -94,6 +94,13 @@ def run(
     if anchored is not None and anchored[1] == HERE:
         anchored = None
     return replace(found, notes=(*found.notes, *unread), anchored=anchored)
+
+
+def was_verified(ledger: Reading) -> bool:
+    """Tell whether this ledger was verified on this machine before, and what was seen then is still there."""
+    named = auditing.papers(ledger.store.database, auditing.NONE).ledger
+    memory = None if named is None else remembered(named[0], ledger.settings.audit.keys.parent / "verified")
+    return memory is not None and _since(ledger, memory[0], small=False) is not None
 
 
 def _checks(settings: Settings) -> list[Check]:

@@ -48,9 +48,17 @@ class Part:
         self.findings += other.findings
 
 
-def look(found: Slice, leaves: Leaves, checks: Sequence[Check] = (), *, records: bool = True) -> Part:
+def look(
+    found: Slice,
+    leaves: Leaves,
+    checks: Sequence[Check] = (),
+    *,
+    records: bool = True,
+    seen: Mapping[str, int] | None = None,
+) -> Part:
     """Look at everything of some operations. `leaves` has theirs, of each in the order of the tree.
 
+    `seen` says up to which event earlier leaves go, where those are not looked at; it only counts what came after.
     With `records=False` chains and leaves are looked at, and records are not computed again from their journals.
     """
     part, scanner = Part(), Scanner()
@@ -67,7 +75,7 @@ def look(found: Slice, leaves: Leaves, checks: Sequence[Check] = (), *, records:
         before = len(part.findings)
         part.findings += one.look(scanner)
         if one.chain:
-            tail = one.tail()
+            tail = one.tail((seen or {}).get(name, 0))
             part.tail += tail
             part.loose += tail > 0
         if records and before == len(part.findings) and one.chain and one.record is not None:
@@ -101,11 +109,11 @@ class _One:
             found += self._head()
         return found
 
-    def tail(self) -> int:
+    def tail(self, before: int) -> int:
         """How many events stand behind the newest leaf."""
         last = self.chain[-1][1]
         seen = [leaf.seq for leaf in self.leaves if leaf.kind == tree.HEAD and type(leaf.seq) is int]
-        return max(last - max(seen, default=0), 0) if type(last) is int else 0
+        return max(last - max([before, *seen]), 0) if type(last) is int else 0
 
     def _missing(self) -> Finding:
         if self.record is not None:

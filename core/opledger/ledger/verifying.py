@@ -319,7 +319,8 @@ def _parts(
             if run.asked():
                 return
             of_these = {name: leaves[name] for name in some if name in leaves}
-            yield look(auditing.named(store.database, some), of_these, checks, records=records)
+            seen = auditing.anchored(store.database, some)
+            yield look(auditing.named(store.database, some), of_these, checks, records=records, seen=seen)
         return
     asked = _asked(store, leaves)
     if pool is None:

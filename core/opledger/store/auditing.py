@@ -255,6 +255,15 @@ def _moved(_: Tongue) -> ClauseElement:
     return select(OPERATION.c.operation_id).select_from(seen).where(newer)
 
 
+def _anchored(tongue: Tongue) -> ClauseElement:
+    return select(ANCHORED.c.operation_id, ANCHORED.c.seq).where(tongue.among(ANCHORED.c.operation_id, "ids"))
+
+
+def anchored(database: Database, ids: Sequence[str]) -> dict[str, int]:
+    """How far the checkpointer says that these operations are in a checkpoint; nothing is to be trusted to that."""
+    return dict(database.read(lambda tx: tx.all(_anchored, ids=database.tongue.several(ids))))
+
+
 def moved(database: Database) -> list[str]:
     """The operations whose records say that they have events which no checkpoint has seen."""
     return [row[0] for row in database.read(lambda tx: tx.all(_moved))]
