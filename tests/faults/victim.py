@@ -19,9 +19,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+from opledger.checkpoints import keys
 from opledger.cli import logs
 from opledger.config import WorkerSettings, load_settings
 from opledger.edges import marks, stores
+from opledger.edges.anchors import FileAnchor
 from opledger.edges.clock import SystemClock
 from opledger.edges.files import ResultFolder
 from opledger.edges.http import Http
@@ -29,8 +31,9 @@ from opledger.edges.stores import ObjectResults
 from opledger.errors import StoreUnavailable
 from opledger.rules import evidence as e
 from opledger.service import run_worker
-from opledger.store import Store
+from opledger.store import Store, checkpointing, checkpoints
 from opledger.store.engine import Database
+from opledger.store.statements import Tx
 
 Tell = Callable[[str], None]
 
@@ -179,6 +182,8 @@ def arm(effects: Effects) -> None:
     _async(effects, Http, "send", lambda _, request: [f"send {request.method}"])
     _chunks(effects)
     _async(effects, Http, "download", lambda *_: ["download"])
+    if any(strike.at in CHECKPOINT_EFFECTS for strike in effects.strikes):
+        _arm_checkpoints(effects)
     if any(strike.at.endswith(" transaction") for strike in effects.strikes):
         _sync(effects, Database, "_commit", lambda _self, _cursor, tx: ["transaction"] if tx.proof else [])
     write = Database.write
@@ -188,6 +193,23 @@ def arm(effects: Effects) -> None:
             return write(self, work)
 
     Database.write = quietly  # type: ignore[method-assign]
+
+
+STEPS = ("key", "name", "checkpoint", "leaves", "note", "anchor")
+CHECKPOINT_EFFECTS = tuple(f"{when} {step}" for step in STEPS for when in ("before", "after"))
+"""Only armed where a strike asks for one: the others count all effects of operations, and these are none."""
+
+
+def _arm_checkpoints(effects: Effects) -> None:
+    def added(tx: Tx, statement: Any, _: Any) -> list[str]:
+        text = statement.text
+        return ["leaves"] if "INTO leaf" in text else ["note"] if "INTO checkpoint" in text else []
+
+    _sync(effects, keys, "make_key", lambda *_: ["key"])
+    _sync(effects, checkpoints, "name_ledger", lambda *_: ["name"])
+    _sync(effects, checkpointing, "add", lambda *_: ["checkpoint"])
+    _sync(effects, Tx, "many", added)
+    _sync(effects, FileAnchor, "append", lambda *_: ["anchor"])
 
 
 def set_clock_wrong(seconds: float) -> None:
