@@ -18,7 +18,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from opledger.checkpoints.maker import Checkpointer
 from opledger.config import Settings
-from opledger.edges.stores import open_store
+from opledger.edges.stores import check_lasting, open_store
 from opledger.errors import StoreUnavailable
 from opledger.notices import Notices
 from opledger.store import Store
@@ -60,6 +60,7 @@ def run_worker(
     where the database cannot be used, IntegrityBroken where it is older than one of its anchors, ConfigWrong where
     results cannot be stored, an anchor is not fit, or where notices are asked for and apprise is not installed.
     """
+    check_lasting(settings.results)
     with Store.open(settings.database, tested=True) as store:
         asked = settings.worker
         worker = make_worker(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from opledger.rules import partial
 from opledger.rules.escalation import PROVIDER_PAUSED, Escalation, Severity
 from opledger.rules.model import Operation, State
 from opledger_console.views import GLYPHS, Column, Row, TimeStyle, next_words, short_id, span, stamp
@@ -32,6 +33,8 @@ WHAT: Final[Mapping[str, str]] = {
     State.RESULT_VALIDATION_FAILED: "result wrong",
     PROVIDER_PAUSED: "provider paused",
     "final_state_contradicted": "contradicted",
+    partial.LOST: "partial missing",
+    partial.INVALID: "partial wrong",
     "unknown_state": "unknown word",
     "waiting_human": "waits at provider",
     "status_went_backwards": "went backwards",
@@ -42,6 +45,8 @@ TABS: Final[Mapping[str, str]] = {
     State.CONTRACT_VIOLATION: "conflict",
     State.RESULT_UNAVAILABLE: "result",
     State.RESULT_VALIDATION_FAILED: "result",
+    partial.LOST: "result",
+    partial.INVALID: "result",
 }
 """The tab of an operation's page on which to begin; the timeline where nothing is said."""
 
@@ -54,6 +59,8 @@ _FATES: Final[Mapping[str, str]] = {
     State.RESULT_VALIDATION_FAILED: "the result is not fetched again, and stays marked as wrong.",
     PROVIDER_PAUSED: "no call is made there, not even a status read or a cancel; deadlines run on.",
     "final_state_contradicted": "the record stays as it is, and the job is not read again.",
+    partial.LOST: "the record stays as it is; what the job left is not fetched again, and the provider may delete it.",
+    partial.INVALID: "the record stays as it is; what the job left stays attached, marked as wrong.",
 }
 
 _KINDS: Final = {Severity.CRITICAL: "bad", Severity.HIGH: "human", Severity.LOW: "busy"}

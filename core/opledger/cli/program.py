@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import threading
@@ -45,6 +46,7 @@ from opledger.cli.frame import DbFlag, DebugFlag, Flags, JsonFlag, PipeClosed, R
 
 UNEXPECTED, USAGE, REFUSED, INTEGRITY, OUT_OF_REACH, TIMED_OUT, HUMAN_NEEDED = range(1, 8)
 PIPE_CLOSED = 141
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 EXIT_CODES: tuple[tuple[type[Exception], int, str | None], ...] = (
     (errors.UsageError, USAGE, None),
@@ -127,12 +129,25 @@ def run(arguments: Sequence[str]) -> int:
         hush()
         return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it is becomes a sentence and an exit code
-        code = 0 if interrupted.seen else report(error, flags)
+        code = 0 if interrupted.seen else report(_told(error), flags)
     finally:
         interrupted.restore()
     if interrupted.seen:
         raise KeyboardInterrupt
     return code or 0
+
+
+def _told(error: Exception) -> Exception:
+    """Say of standard output that cannot take what is printed what it is: a full disk, and no fault of this program.
+
+    Whatever else is written has said which file it was long before.
+    """
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _FULL:
+        return error
+    hush()
+    return errors.StoreUnavailable(
+        f"standard output cannot be written: {error.strerror}; what stands there is not whole, and is not to be used"
+    )
 
 
 class _Interrupted:

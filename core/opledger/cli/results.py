@@ -32,11 +32,13 @@ def result(
 ) -> None:
     """Hand a result over, after a look at every byte of it. To --out, or to standard output if that is no terminal."""
     from opledger.edges.files import check_target, copy_out
+    from opledger.edges.stores import check_lasting
 
     target = None if out is None or str(out) == "-" else out
     if target is not None:
         check_target(target)  # before gigabytes are read for nothing
     shown = _Shown(run)
+    check_lasting(run.settings().results)
     with run.ledger(read_only=True) as ledger:
         found = ledger.result(op, also=also, progress=shown)
     with found:

@@ -117,6 +117,15 @@ def open_store(setting: str, scratch: Path | None = None) -> ResultStore:
     return ObjectResults.from_url(setting, scratch)
 
 
+def check_lasting(setting: str) -> None:
+    """Raise ConfigWrong for a place of results that is gone with the process that put them there."""
+    if setting.partition(":")[0].lower() == "memory":
+        raise ConfigWrong(
+            "OPLEDGER_RESULTS is memory:, which keeps results in one process and only until it ends; name a folder, or "
+            "an object store"
+        )
+
+
 class ObjectResults:
     """Results as objects: ``<url>/<last two of the id>/<operation id>.<hash><suffix>``.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -44,9 +45,12 @@ class Receiver:
         self.app = Starlette(
             routes=[
                 Route("/webhooks/{contract}", self.receive, methods=["POST"]),
+                Route("/webhooks/{contract}/", self.receive, methods=["POST"]),
                 Route("/healthz", self.health, methods=["GET"]),
-            ]
+            ],
+            exception_handlers={HTTPException: no_such_door},
         )
+        self.app.router.redirect_slashes = False  # a sender that follows no redirect would lose its delivery
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -132,8 +136,7 @@ class Receiver:
             headers["retry-after"] = RETRY_AFTER
         if refusal.kind in (Kind.TOO_LARGE, Kind.TOO_SLOW, Kind.INCOMPLETE):
             headers["connection"] = "close"  # the rest of that body is not worth reading
-        document = {"error": {"code": refusal.kind.value, "message": refusal.sentence}}
-        return JSONResponse(document, refusal.status, headers)
+        return refusal_document(refusal.status, refusal.kind.value, refusal.sentence, headers)
 
     async def health(self, _: Request) -> Response:
         """``GET /healthz``."""
@@ -187,6 +190,20 @@ class Receiver:
             if isinstance(error, StoreUnavailable):
                 self.intake.broken = error.message
         return written
+
+
+async def no_such_door(request: Request, error: Exception) -> Response:
+    """Answer what is no delivery as deliveries are answered: with a JSON document."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        taken = ", ".join(sorted((error.headers or {}).get("Allow", "POST").split(", ")))
+        return refusal_document(405, "method", f"this address takes {taken}", {"allow": taken})
+    return refusal_document(error.status_code, "unknown_path", "deliveries go to /webhooks/CONTRACT", error.headers)
+
+
+def refusal_document(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the answer that says why something was not taken."""
+    return JSONResponse({"error": {"code": code, "message": message}}, status, headers)
 
 
 def _headers(request: Request) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from opledger.edges.listening import ReadyServer, listen
 from opledger.ledger import Ledger
 from opledger.ledger.deliveries import Doors
-from opledger.receiver.app import Receiver
+from opledger.receiver.app import Receiver, refusal_document
 from opledger.receiver.intake import WITHIN
 
 HEAD: Final = 32 * 1024  #: bytes of request line and headers
@@ -54,6 +54,13 @@ class _Protocol(HttpToolsProtocol):
         if len(self.headers) > HEADERS or sum(len(name) + len(value) for name, value in self.headers) > HEAD:
             raise ValueError("too many headers")  # becomes a 400
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP as everything else is refused: with a JSON document."""
+        answer = refusal_document(400, "malformed", msg, {"connection": "close"})
+        lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in answer.raw_headers)]
+        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + bytes(answer.body))
+        self.transport.close()
 
     def _await_head(self) -> None:
         self._fed = 0

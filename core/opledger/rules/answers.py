@@ -381,6 +381,8 @@ def read_missing_result(
     if status == 410 and not waits:
         return Reading(e.ResultMissing(**facts, why="the provider says the result is gone (status 410)"))
     why = "the result is not ready yet" if waits else redirect_note(page)
+    if status == 206 and not waits:
+        why = "the provider sent a part of the result where nobody asked for a part; it was not taken"
     code = "not_ready" if waits else "result"
     return Reading(
         e.ReadFailed(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pty
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -208,3 +209,67 @@ def test_people_see_how_far_the_look_at_a_large_result_is(terminal: Terminal) ->
     said = terminal.process("result", op_id, "--out", "large.bin")
     assert (said.code, said.err) == (0, "")
     assert "looked at" not in seen(terminal, "result", op_id, "--json")
+
+
+def ran(terminal: Terminal, *arguments: str, out: str | None = None, most: int | None = None) -> tuple[int, str]:
+    """Run a command of its own process, with another standard output, or on a disk that takes only so many bytes."""
+
+    def limit() -> None:
+        if most is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    command = [sys.executable, "-m", "opledger.cli", *arguments]
+    with Path(out or os.devnull).open("wb") as sink:
+        done = subprocess.run(
+            command, cwd=terminal.root, stdout=sink, stderr=subprocess.PIPE, preexec_fn=limit, timeout=60, check=False
+        )
+    return done.returncode, done.stderr.decode()
+
+
+FULL_DEVICE = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+@FULL_DEVICE
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_an_output_that_is_full_is_told(terminal: Terminal, size: int) -> None:
+    """A sentence and an exit code; whoever goes on after a 0 would go on with half a file."""
+    op_id = stored(terminal, b"x" * size)
+    code, said = ran(terminal, "result", op_id, out="/dev/full")
+    assert code == 5
+    assert said == (
+        "standard output cannot be written: No space left on device; what stands there is not whole, and is not to be "
+        "used\n"
+    )
+
+
+@FULL_DEVICE
+@pytest.mark.parametrize("arguments", [["show"], ["show", "--json"], ["events", "--json"], ["result", "--json"]])
+def test_so_it_is_for_every_command(terminal: Terminal, done: str, arguments: list[str]) -> None:
+    """Also where what is printed is small, and would be written only at the very end."""
+    code, said = ran(terminal, arguments[0], done, *arguments[1:], out="/dev/full")
+    assert code == 5
+    assert "standard output cannot be written: No space left on device" in said
+    assert said.count("\n") == 1
+
+
+def test_a_file_that_does_not_fit_is_not_left_in_half(terminal: Terminal) -> None:
+    """The disk is full in the middle: what stood there before still stands, and nothing lies beside it."""
+    op_id = stored(terminal, b"x" * 4_000_000)
+    out = terminal.root / "out" / "report"
+    out.parent.mkdir()
+    out.write_text("the old one")
+    code, said = ran(terminal, "result", op_id, "--out", str(out), most=1_000_000)
+    assert code == 5
+    assert said.startswith(f"files in {out.parent} cannot be written: ")
+    assert "Traceback" not in said
+    assert out.read_text() == "the old one"
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_results_in_memory_are_none(terminal: Terminal, done: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker would put them where nobody ever finds them; it says so before it starts."""
+    monkeypatch.setenv("OPLEDGER_RESULTS", "memory:")
+    for arguments in (["worker", "--once"], ["result", done]):
+        refused = terminal(*arguments)
+        assert refused.code == 3
+        assert "keeps results in one process and only until it ends; name a folder" in refused.err

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -185,6 +186,41 @@ def test_too_many_headers_are_refused(receiver: ReceiverThread) -> None:
     many = b"".join(b"X-%d: y\r\n" % number for number in range(200))
     assert raw(receiver.address, start + many + b"\r\n").startswith(b"HTTP/1.1 400")
     assert raw(receiver.address, start + b"X: " + b"y" * 70_000).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "code", "says"),
+    [
+        (b"GET /webhooks/jobs", 405, "method", "this address takes POST"),
+        (b"PUT /webhooks/jobs/", 405, "method", "this address takes POST"),
+        (b"POST /healthz", 405, "method", "this address takes GET"),
+        (b"POST /", 404, "unknown_path", "deliveries go to /webhooks/CONTRACT"),
+        (b"POST /webhooks", 404, "unknown_path", "deliveries go to /webhooks/CONTRACT"),
+        (b"GET /healthz/", 404, "unknown_path", "deliveries go to /webhooks/CONTRACT"),
+        (b"?", 400, "malformed", "Invalid HTTP request received."),
+    ],
+)
+def test_what_is_no_delivery_gets_a_document_too(
+    receiver: ReceiverThread, head: bytes, status: int, code: str, says: str
+) -> None:
+    """Whoever sets a webhook up reads the answers by program; and none of them is a redirect."""
+    told = raw(receiver.address, head + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    begin, _, document = told.partition(b"\r\n\r\n")
+    assert begin.startswith(b"HTTP/1.1 %d " % status)
+    assert b"content-type: application/json" in begin
+    assert (b"allow: " in begin.lower()) == (status == 405)
+    error = json.loads(document)["error"]
+    assert error["code"] == code
+    assert says in error["message"]
+
+
+def test_a_slash_at_the_end_of_the_address_makes_no_difference(ledger: Ledger, receiver: ReceiverThread) -> None:
+    """A redirect would lose the delivery of every sender that follows none."""
+    running(ledger)
+    body = event("done", id="job_1")
+    answer = receiver.send("jobs/", body, "evt_1")
+    assert answer == (202, {"status": "stored"})
+    assert receiver.send("jobs", body, "evt_1")[1] == {"status": "duplicate"}
 
 
 def test_a_body_that_breaks_off_is_nothing(ledger: Ledger, receiver: ReceiverThread) -> None:

@@ -250,6 +250,15 @@ def test_a_result_read_answered_with_any_status(body: str, named: bool) -> None:
         assert in_short(no_result(Failure(fate, "cut"), contract)) == "ReadFailed result"
 
 
+def test_a_part_that_nobody_asked_for_is_said_to_be_one() -> None:
+    """It is no success, and no redirect either."""
+    found = no_result(an_answer(206, b"half")).evidence
+    assert isinstance(found, e.ReadFailed)
+    assert found.why == (
+        "the provider sent a part of the result where nobody asked for a part; it was not taken (status 206)"
+    )
+
+
 def test_a_contract_may_wait_for_a_result_that_answers_410() -> None:
     """Its own condition comes first."""
     contract = a_contract(result=replace(RESULT, not_ready_when=when("status == 410")))
