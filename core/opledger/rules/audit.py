@@ -8,7 +8,7 @@ stored, whatever stands in them, and nothing here trusts a column that it has no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from json.encoder import encode_basestring as quoted
@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple
 
 from opledger.errors import IllegalTransition
 from opledger.rules import jsontext, tree
+from opledger.rules.evidence import Submitted
 from opledger.rules.journal import DOMAIN, FORMAT, Finding, Row, read_body, verify_chain
 from opledger.rules.model import Operation, Plan, to_rfc3339
-from opledger.rules.projection import Entry, project
+from opledger.rules.projection import Entry, changes_by, project
 
 Raw = Sequence[Any]
 """One row of the event table in the order of `Row`, as the driver gave it."""
@@ -28,6 +29,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ACTOR: Final = '{"actor":'
 _AT: Final = '},"at":"'
 _KEPT: Final = 4096
+_FIELDS: Final = tuple(field.name for field in fields(Operation))
 
 
 class Leaf(NamedTuple):
@@ -155,24 +157,39 @@ Check = Callable[[str, Sequence[Entry]], Iterable[Finding]]
 """Looks at the events of one whole chain, as they were recorded: signatures of approvals."""
 
 
+class _Draft:
+    """A record that is changed in place, event after event: to make a new one each time takes longer than all else.
+
+    It has what those who fold ask of an `Operation`, and nothing that they ask is plan, version or head.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        self.__dict__.update({name: getattr(operation, name) for name in _FIELDS})
+
+    sent = Operation.sent
+
+
 def rebuilt(rows: Sequence[Raw]) -> tuple[Operation, list[Entry]] | Finding:
     """Fold a whole chain into the record that it must have beside it; PROJECTION where that cannot have happened."""
-    again: Operation | None = None
+    again: _Draft | None = None
     plan: Plan | None = None
     entries: list[Entry] = []
     for row in rows:
         try:
             written = read_body(row[10])
-            again = project(again, written.entry)
+            if again is None or isinstance(written.entry.evidence, Submitted):
+                again = _Draft(project(again, written.entry))  # type: ignore[arg-type]
+            else:
+                again.__dict__.update(changes_by(again, written.entry))  # type: ignore[arg-type]
         except (ValueError, IllegalTransition) as error:
             words = f"event {row[1]} cannot follow what stands before it: {error}"
             return Finding("PROJECTION", row[0], row[1], words)
         entries.append(written.entry)
         plan = written.plan
     assert again is not None, "a chain has at least one event"
-    # Only at the end: nothing that is folded goes by plan, version or head, and each new record costs its time.
     last = rows[-1]
-    return replace(again, next=plan, version=last[1], head_seq=last[1], head_hash=last[12].hex()), entries
+    sealed = {"next": plan, "version": last[1], "head_seq": last[1], "head_hash": last[12].hex()}
+    return Operation(**{**again.__dict__, **sealed}), entries
 
 
 def sha256_of(value: Any) -> str | None:

@@ -61,9 +61,20 @@ def project(before: Operation | None, entry: Entry) -> Operation:
     Raises IllegalTransition where the state machine has no such arrow.
     """
     evidence = entry.evidence
-    state = advance(before, evidence)
     if isinstance(evidence, e.Submitted):
-        return opened(entry.operation_id, entry.at, evidence, state)
+        return opened(entry.operation_id, entry.at, evidence, advance(before, evidence))
+    changes = changes_by(before, entry)
+    assert before is not None, "advance refuses everything but Submitted"
+    return replace(before, **changes) if changes else before
+
+
+def changes_by(before: Operation | None, entry: Entry) -> Changes:
+    """Return the fields of the record that an entry, any but the first, changes, and their values then.
+
+    Raises IllegalTransition as `project`.
+    """
+    evidence = entry.evidence
+    state = advance(before, evidence)
     if before is None:  # pragma: no cover - advance refuses everything but Submitted
         raise IllegalTransition("an operation begins with Submitted")
     changes: Changes = {}
@@ -78,7 +89,7 @@ def project(before: Operation | None, entry: Entry) -> Operation:
     if state is not before.state:
         _entered(before, entry, state, changes)
     attention.settle_acknowledgement(before, evidence, changes)
-    return replace(before, **changes) if changes else before
+    return changes
 
 
 def _closes(call: OpenCall, ev: e.Evidence) -> bool:
