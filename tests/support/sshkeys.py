@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import pty
+import select
 import shutil
 import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 from cryptography.hazmat.primitives import hashes
@@ -135,3 +142,49 @@ class SecurityKey:
 
     def _ecdsa(self) -> ec.EllipticCurvePrivateKey:
         return ec.derive_private_key(int.from_bytes(bytes([self.seed]) * 32, "big"), ec.SECP256R1())
+
+
+# --- a terminal to be asked at ---------------------------------------------------------------------------------------
+
+_OWN_IT: Final = (
+    "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def at_terminal(
+    command: Sequence[str],
+    answers: Mapping[bytes, bytes],
+    *,
+    env: Mapping[str, str],
+    folder: Path,
+    patience: float = 120,
+) -> tuple[int, bytes]:
+    """Run a program that owns a terminal; type an answer once its question shows. Returns exit code and all it said."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _OWN_IT, *command],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=dict(env),
+        cwd=folder,
+        start_new_session=True,
+    )
+    os.close(slave)
+    said, left, until = b"", dict(answers), time.monotonic() + patience
+    try:
+        while time.monotonic() < until:
+            if not select.select([master], [], [], 1)[0]:
+                continue
+            try:
+                piece = os.read(master, 4096)
+            except OSError:  # the other end is closed: it has ended
+                break
+            said += piece
+            for question in [one for one in left if one in said]:
+                os.write(master, left.pop(question))
+        return process.wait(max(until - time.monotonic(), 1)), said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)

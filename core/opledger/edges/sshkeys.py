@@ -12,7 +12,9 @@ import stat
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -100,16 +102,17 @@ class SshKeygen:
     def _run(self, arguments: Sequence[str]) -> None:
         at_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
         try:
-            done = subprocess.run(  # noqa: S603 - no shell sees it
-                [self._program, *arguments],
-                env=self._environ,
-                # At a terminal it may ask for a passphrase and say that a key is to be touched.
-                stdin=None if at_terminal else subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if at_terminal else subprocess.PIPE,
-                timeout=self._timeout,
-                check=False,
-            )
+            with _terminal_as_it_was() if at_terminal else nullcontext():
+                done = subprocess.run(  # noqa: S603 - no shell sees it
+                    [self._program, *arguments],
+                    env=self._environ,
+                    # At a terminal it may ask for a passphrase and say that a key is to be touched.
+                    stdin=None if at_terminal else subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=None if at_terminal else subprocess.PIPE,
+                    timeout=self._timeout,
+                    check=False,
+                )
         except subprocess.TimeoutExpired:
             raise Unsigned(
                 f"nothing was signed: {self._program} had not ended after {self._timeout:.0f} seconds (a passphrase, a "
@@ -161,6 +164,16 @@ class SshKeygen:
         except (OSError, subprocess.TimeoutExpired):
             return ()  # an agent that is not there holds no key
         return done.stdout.decode("ascii", "replace").splitlines() if done.returncode == 0 else ()
+
+
+@contextmanager
+def _terminal_as_it_was() -> Iterator[None]:
+    """Put the terminal back: who is killed while it reads a passphrase leaves it without echo."""
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _text(path: Path) -> str:

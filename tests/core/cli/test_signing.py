@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -95,30 +92,12 @@ def test_the_passphrase_is_asked_at_the_terminal(terminal: Terminal, key: Path) 
     """By ssh-keygen itself: we never see it."""
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "correct horse", "-f", str(key)], check=True, timeout=60)
     name = terminal.submit()
-    pid, master = pty.fork()
-    if pid == 0:
-        os.chdir(terminal.root)
-        os.environ.update({**terminal.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-        os.environ.pop("SSH_AUTH_SOCK", None)
-        words = [sys.executable, "-m", "opledger.cli", "approve", name, "--reason", "ok", "--sign"]
-        os.execv(sys.executable, words)
-    said, typed, until = b"", False, time.monotonic() + 120
-    while time.monotonic() < until:
-        if not select.select([master], [], [], 1)[0]:
-            continue
-        try:
-            piece = os.read(master, 4096)
-        except OSError:  # the other end is closed: it has ended
-            break
-        if not piece:
-            break
-        said += piece
-        if b"passphrase" in said and not typed:
-            os.write(master, b"correct horse\n")
-            typed = True
-    _, status = os.waitpid(pid, 0)
-    os.close(master)
-    assert (typed, os.waitstatus_to_exitcode(status)) == (True, 0), said
+    environ = {**os.environ, **terminal.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ.pop("SSH_AUTH_SOCK", None)
+    command = [sys.executable, "-m", "opledger.cli", "approve", name, "--reason", "ok", "--sign"]
+    answers = {b"passphrase": b"correct horse\n"}
+    code, said = sshkeys.at_terminal(command, answers, env=environ, folder=terminal.root)
+    assert code == 0, said
     assert b"correct horse" not in said
     assert approved(terminal, name)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -130,6 +131,27 @@ def test_a_program_that_fails_or_hangs_is_a_clear_error(home: Path, body: str, s
     with pytest.raises(Unsigned, match=said.replace("[", r"\[")) as caught:
         keygen.sign(MESSAGE, NAMESPACE, key_file=key)
     assert "\x1b" not in caught.value.message
+
+
+def test_the_terminal_is_left_as_it_was(home: Path) -> None:
+    """What is killed while it reads a passphrase cannot put the echo back."""
+    (home / "key").write_text("")
+    code = (
+        "import sys, termios, pathlib\n"
+        "from opledger.edges.sshkeys import SshKeygen, Unsigned\n"
+        "home = pathlib.Path(sys.argv[1])\n"
+        "try:\n"
+        "    SshKeygen(program=sys.argv[2], timeout=2).sign(b'm', 'n', key_file=home / 'key')\n"
+        "except Unsigned as error:\n"
+        "    (home / 'said').write_text(error.message)\n"
+        "raise SystemExit(0 if termios.tcgetattr(0)[3] & termios.ECHO else 1)\n"
+    )
+    program = script(home, f"stty -echo; touch {home / 'off'}; exec sleep 600")
+    command = [sys.executable, "-c", code, str(home), program]
+    status, _ = sshkeys.at_terminal(command, {}, env={**os.environ, **environ(home)}, folder=home)
+    assert (home / "off").exists()
+    assert "had not ended after 2 seconds" in (home / "said").read_text()
+    assert status == 0
 
 
 def test_where_there_is_no_ssh_keygen_its_package_is_named(home: Path) -> None:
