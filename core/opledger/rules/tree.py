@@ -19,7 +19,10 @@ TOMBSTONE: Final = 2
 EMPTY: Final = sha256(b"").digest()
 """The root of a tree without leaves."""
 
-_DOMAINS: Final = {HEAD: b"opledger/l1", TOMBSTONE: b"opledger/t1"}
+_DOMAINS: Final = {HEAD: b"\x00opledger/l1", TOMBSTONE: b"\x00opledger/t1"}
+"""What a leaf begins with, behind the byte that tells leaves from nodes."""
+
+_MOST: Final = 1 << 63
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -38,10 +41,10 @@ def leaf_of(kind: int, operation_id: str, seq: int, digest: bytes) -> bytes:
     Raises ValueError for another kind, and for a number or a digest that does not fit.
     """
     domain = _DOMAINS.get(kind)
-    if domain is None or len(digest) != 32 or not 0 <= seq < 1 << 63:
+    if domain is None or len(digest) != 32 or not 0 <= seq < _MOST:
         raise ValueError(f"there is no leaf of kind {kind} with seq {seq} and a digest of {len(digest)} bytes")
     name = operation_id.encode()
-    return leaf_hash(domain + len(name).to_bytes(8) + name + seq.to_bytes(8) + digest)
+    return sha256(b"".join((domain, len(name).to_bytes(8), name, seq.to_bytes(8), digest))).digest()
 
 
 @dataclass(frozen=True, slots=True)

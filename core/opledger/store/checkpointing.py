@@ -174,7 +174,8 @@ def _moved(tx: Tx, *, everything: bool, most: int) -> Moved:
         heads = _rows(tx, found, sweep=bool(graves), most=most)
     else:
         heads = _times(tx, found, everything=everything or bool(graves), most=most)
-    known = {row[0]: row[1] for row in tx.all(_known, ids=tx.tongue.several(heads.keys()))} if heads else {}
+    ids = tx.tongue.several([*heads, *(one.operation_id for one in graves)])
+    known = {row[0]: row[1] for row in tx.all(_known, ids=ids)} if heads else {}
     found.leaves = [
         Added(operation_id, seq, digest, tree.HEAD, known.get(operation_id, 0))
         for operation_id, (seq, digest) in heads.items()
@@ -184,7 +185,6 @@ def _moved(tx: Tx, *, everything: bool, most: int) -> Moved:
     found.more = found.more or len(graves) == most
     found.epoch = 0 if last is None else last.epoch
     if found.leaves:
-        ids = tx.tongue.several([leaf.operation_id for leaf in found.leaves])
         found.epoch = max(found.epoch, tx.all(_fence, ids=ids)[0][0] or 0)
     return found
 
