@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -201,3 +202,19 @@ def test_no_access_token_is_left_anywhere(stage: Stage, tmp_path: Path) -> None:
     if stage.url.startswith("sqlite"):
         for path in tmp_path.rglob("*"):
             assert path.is_dir() or b"access_" not in path.read_bytes().replace(b"access_token", b""), path
+
+
+def test_a_secret_in_a_field_leaves_in_every_attempt_and_stays_out_of_the_record(stage: Stage) -> None:
+    """The provider sees the same bytes twice; what is stored and shown has only the secret's name."""
+    fields = 'fields = { "/client_ref" = "{operation_id}", "/callback_key" = "{secret.callback}" }'
+    changes = {'fields = { "/client_ref" = "{operation_id}" }': fields}
+    stage.contract(changes=changes, more='[secrets]\ncallback = "env:SIM_TOKEN"\n')
+    stage.sim.control(drop_next="create")
+    operation = stage.until_state(stage.submit(_seconds=30), State.SUCCEEDED)
+    stored = stage.ledger.store.request_of(operation.operation_id)
+    assert b"{secret.callback}" in stored.body and DEFAULT_TOKEN.encode() not in stored.body
+    left = stored.body.replace(b"{secret.callback}", DEFAULT_TOKEN.encode())
+    creates = stage.wire("create", operation)
+    assert [entry["body_sha256"] for entry in creates] == [hashlib.sha256(left).hexdigest()] * 2
+    assert DEFAULT_TOKEN not in str(stage.ledger.packet(operation.operation_id))
+    stage.honest()

@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 import re
 from typing import Final, Protocol
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from opledger.errors import ConfigWrong
+from opledger.rules import bodies, jsontext
 from opledger.rules.calls import Request
 from opledger.rules.contract import Auth
+from opledger.rules.values import Pick
 
 Headers = dict[str, tuple[str, str]]  #: lower-case name -> (name as written, value)
 
@@ -96,12 +98,33 @@ def _pair(username: str | None, secret: str) -> str:
     return secret if ":" in secret else f"{secret}:"
 
 
+async def body_of(request: Request, purse: Purse) -> bytes | None:
+    """Return the body as it leaves: with secrets in the fields that are for them. Raises as `Purse` does."""
+    if not request.secret_fields or request.body is None:
+        return request.body
+    is_form = any(value == bodies.FORM for name, value in request.headers if name.lower() == "content-type")
+    if is_form:
+        names = {bodies.form_name(pointer) for pointer in request.secret_fields}
+        pairs = parse_qsl(request.body.decode(), keep_blank_values=True)
+        told = [
+            (name, await _with_secrets(request, name, text, purse) if name in names else text) for name, text in pairs
+        ]
+        return urlencode(told, quote_via=quote).encode()
+    document = jsontext.loads(request.body)
+    for pointer in request.secret_fields:
+        place, tokens = document, Pick.parse(pointer).pointer or ()
+        for token in tokens[:-1]:
+            place = place[token]
+        place[tokens[-1]] = await _with_secrets(request, pointer, place[tokens[-1]], purse)
+    return jsontext.dumps(document)
+
+
 async def _with_secrets(request: Request, header: str, value: str, purse: Purse) -> str:
     parts = _SECRET.split(value)  # text, name, text, name, text …
     for index in range(1, len(parts), 2):
         reference = (request.secrets or {}).get(parts[index])
         if reference is None:
-            raise ConfigWrong(f"the header {header} uses a secret {parts[index]!r} that the contract does not name")
+            raise ConfigWrong(f"{header} uses a secret {parts[index]!r} that the contract does not name")
         parts[index] = await purse.secret(reference)
     return "".join(parts)
 

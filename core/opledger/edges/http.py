@@ -255,12 +255,13 @@ class Http:
     ) -> httpx.Request:
         """Make the request that leaves; only this one has credentials in it."""
         request = trail.request
-        headers, url = credentials.plain_headers(request, own=own), request.url
+        headers, url, body = credentials.plain_headers(request, own=own), request.url, request.body
         entitled = origin_of(request.url) == (request.auth_origin or request.origin)
         if own or entitled:
             request = request if entitled else replace(request, auth=Auth())
             purse = self._keys.purse()
             headers, url = await credentials.dress(request, headers, purse)
+            body = await credentials.body_of(request, purse)
             trail.renewed = purse.renewed
         headers.setdefault("user-agent", ("User-Agent", f"opledger/{__version__}"))
         headers.setdefault("accept", ("Accept", "*/*"))
@@ -273,7 +274,7 @@ class Http:
             request.method,
             url,
             headers=credentials.encoded(headers),
-            content=request.body if own else None,
+            content=body if own else None,
             extensions={
                 "timeout": {
                     "connect": min(CONNECT_TIMEOUT, total),

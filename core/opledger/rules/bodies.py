@@ -75,6 +75,12 @@ def put(document: Any, pointer: str, value: str) -> Any:
     return copy
 
 
+def form_name(pointer: str) -> str:
+    """Return what a field is called in a form."""
+    first, *rest = (token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
+    return first + "".join(f"[{token}]" for token in rest)
+
+
 def _form(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Flatten an object to form fields in the common bracket notation: ``a[b]=1``, ``a[0]=x``."""
     pairs: list[tuple[str, str]] = []

@@ -28,7 +28,9 @@ class Request:
     `origin` (scheme, host and port of the contract's base URL) is the URL's own origin.
 
     `auth_origin` names another origin that `auth` is for, and then it goes to that one only: a result may lie on a host
-    that wants credentials of its own. `secrets` maps names to references for ``{secret.NAME}`` in header values.
+    that wants credentials of its own. `secrets` maps names to references for ``{secret.NAME}`` in header values,
+    and in those fields of the body that `secret_fields` points to: nowhere else, since a body says what its author
+    likes.
     `effectful` requests are never repeated by any transport.
     """
 
@@ -40,6 +42,7 @@ class Request:
     origin: str = ""
     auth_origin: str | None = None
     secrets: Mapping[str, str] | None = None
+    secret_fields: tuple[str, ...] = ()
     timeout: timedelta = timedelta(seconds=30)
     max_bytes: int = MAX_ANSWER
     effectful: bool = False

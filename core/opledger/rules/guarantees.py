@@ -13,7 +13,7 @@ from opledger.rules.contract import Contract, Guarantees, Result, Strategy
 from opledger.rules.durations import format_duration, write_duration
 from opledger.rules.files.checks import compares_reference
 from opledger.rules.model import FAILURE_MEANS, Means
-from opledger.rules.requests import result_origin
+from opledger.rules.requests import result_origin, secret_fields
 
 Grade = Literal["server_enforced", "bounded", "two_phase", "lookup_strong", "lookup_weak", "none"]
 
@@ -313,6 +313,8 @@ def _other_gaps(contract: Contract) -> Iterator[str]:
         yield "base_url is plain http: anybody on the way can read and change what is said."
     if "query" in (contract.auth.kind, None if contract.result is None else contract.result.credentials.kind):
         yield "The credential travels in the URL, where proxies and servers log it."
+    if secret_fields(contract):
+        yield "A secret stands in the create's body: once it is rotated, a resend has another body than the first send."
     if contract.trace_header is None:
         yield "The provider takes no trace id: its logs can be searched only by job id."
     if contract.verified_on is None:

@@ -146,9 +146,16 @@ def create(op: Operation, contract: Contract, stored: StoredRequest, *, resend: 
         auth=contract.auth,
         origin=origin_of(contract.base_url),
         secrets=contract.secrets,
+        secret_fields=secret_fields(contract),
         timeout=contract.create.timeout,
         effectful=True,
     )
+
+
+def secret_fields(contract: Contract) -> tuple[str, ...]:
+    """Return the fields of the create's body that the HTTP edge puts secrets into (JSON Pointers)."""
+    fields = contract.create.fields.items()
+    return tuple(pointer for pointer, text in fields if any(name.startswith("secret.") for name in text.names))
 
 
 def observe(op: Operation, contract: Contract) -> Request:
@@ -355,6 +362,10 @@ def _headers(op: Operation, contract: Contract) -> tuple[tuple[str, str], ...]:
     for name, value in headers:
         if not value.isprintable():
             raise ConfigWrong(f"a value of the provider's answer cannot stand in the header {name}; it was not sent")
+        if value.count("{secret.") != contract.headers[name].text.count("{secret."):
+            raise ConfigWrong(
+                f"a value of the provider's answer asks for a secret in the header {name}; it was not sent"
+            )
     if contract.trace_header is not None:
         headers.append(trace(contract.trace_header, op.trace_id))
     return tuple(headers)

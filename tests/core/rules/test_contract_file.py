@@ -145,7 +145,6 @@ LATER = [
     ("create.body", '#create body = "multipart"'),
     ("create.body", '#create body = "file"'),
     ("create.steps", STEPS),
-    ("create.fields", '[create.fields]\n"/key" = "{secret.a}"\n[secrets]\na = "env:A"\n'),
     ("create.idempotency.mechanism", '[create.idempotency]\nmechanism = "two_phase"\nname = "/x"\n'),
     ("resume", '[resume]\nmethod = "POST"\npath = "/jobs/{job_id}/retry"\n'),
     ("result.auth.kind", f'[result]\nurl = "/u"\nauth = {{ kind = "sigv4", secret = "env:X", {AWS} }}\n'),

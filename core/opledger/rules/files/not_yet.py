@@ -30,16 +30,11 @@ def _is(word: str) -> Callable[[Any], bool]:
     return lambda value: bool(value == word)
 
 
-def _names_a_secret(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(isinstance(text, str) and "{secret." in text for text in value.values())
-
-
 NOT_YET: Final[tuple[NotYet, ...]] = (
     NotYet(("auth", "kind"), _is("sigv4"), 'kind = "sigv4"'),
     NotYet(("create", "body"), _is("multipart"), 'body = "multipart"'),
     NotYet(("create", "body"), _is("file"), 'body = "file"'),
     NotYet(("create", "steps"), _given, "a create of several steps"),
-    NotYet(("create", "fields"), _names_a_secret, "a {secret.NAME} in a field"),
     NotYet(("create", "idempotency", "mechanism"), _is("two_phase"), 'mechanism = "two_phase"'),
     NotYet(("resume",), _given, "a resume call"),
     NotYet(("result", "auth", "kind"), _is("sigv4"), 'kind = "sigv4"'),

@@ -1,7 +1,7 @@
 """What may stand in a contract's templates, and where.
 
 Paths, queries, headers and fields may hold ``{names}``. Which names exist depends on the call: a create has no job id
-yet, and secrets go only into headers, where the HTTP edge puts them in.
+yet, and secrets go only into headers and into fields of the create, where the HTTP edge puts them in.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Scope:
         return lambda raw: self._template(raw, names, secrets=True)
 
     def header(self, names: frozenset[str]) -> Callable[[Any], Template]:
-        """A header value: one line, and the only place where secrets are put in."""
+        """A header value: one line, in which secrets may be put."""
 
         def convert(raw: Any) -> Template:
             if isinstance(raw, str) and _CONTROL.search(raw):
@@ -102,7 +102,7 @@ class Scope:
         if known is None:
             return "is not a name that can be filled in; there are {var.NAME}, {secret.NAME} and {step.NAME}"
         if family == "secret" and not secrets:
-            return "can only stand in headers: anything else is stored, shown and logged"
+            return "can only stand in headers and in create.fields: anything else is stored, shown and logged"
         if member not in known:
             where = {"var": "[var]", "secret": "[secrets]", "step": "the steps of create"}[family]
             return f"is not in {where}{nearest(member, sorted(known))}"
