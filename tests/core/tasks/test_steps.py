@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from opledger.tasks.reading import operation_of, read_records
 from opledger.tasks.task import AlreadyDone
 from tests.core.ledgers import RUNNING, happens, observed
 from tests.core.tasks.conftest import PYTHON, Desk, ran
+from tests.fakes.sim import SimThread
 
 NOTICE = ("repeatable = false",)
 REVIEW = '[[step]]\nid = "review"\nagent = "Write review.md"\ncheck = { file = "review.md", parses = "text" }\n'
@@ -382,3 +386,69 @@ def test_what_cannot_be_said_is_a_usage_error(small: Desk) -> None:
             wrong()
     with pytest.raises(Refused, match="has not begun"):
         task.resume()
+
+
+# --- reads at a provider -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_read_through_a_contract_is_a_proof(small: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the contract's address and credentials; what it does not say yet is not done."""
+    with SimThread() as sim:
+        monkeypatch.setenv("SIM_TOKEN", sim.token)
+        small.contract(sim.contract(), "sim")
+        check = 'check = { http = { contract = "sim", path = "/v1/jobs", when = "size(body.data) > 0" } }'
+        small.write(ran("a", check))
+        need = needs(small.task().run())
+        assert "sim answered 200 to /v1/jobs, and 'size(body.data) > 0' does not hold" in need.what
+        small.write(ran("a", check.replace("> 0", ">= 0")))
+        assert small.task().run() is None
+        (one,) = proof(small, "completed")["checks"]
+        assert (one["http"], one["status"]) == ("sim", 200)
+        assert sim.token not in small.progress.read_text()
+
+
+# --- what a killed runner leaves running -------------------------------------------------------------------------
+
+
+@pytest.mark.processes
+def test_a_command_that_outlives_its_runner_is_waited_for(small: Desk) -> None:
+    """It is not started beside itself: the next runner waits until it has ended."""
+    code = (
+        "import os, time\n"
+        "def say(word): open('said.txt', 'a').write(word + ' ')\n"
+        "say('begin')\n"
+        "while not os.path.exists('go'): time.sleep(0.05)\n"
+        "say('end')\n"
+    )
+    (small.folder / "slow.py").write_text(code)
+    small.write(f'[[step]]\nid = "slow"\nrun = ["{PYTHON}", "slow.py"]\ntimeout = "60s"\n')
+    said = small.folder / "said.txt"
+    runner = subprocess.Popen(
+        [PYTHON, "-m", "opledger.cli", "--db", small.url, "task", "run", str(small.plan)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OPLEDGER_OPERATOR": "ana"},
+    )
+    until(lambda: said.exists() and said.read_text() == "begin ")
+    runner.kill()
+    runner.wait()
+    ended: list[Need | None] = []
+    other = threading.Thread(target=lambda: ended.append(small.task().run()))
+    other.start()
+    until(lambda: small.opened.store.tasks.lease("monthly", small.opened.clock.now()).epoch == 2)  # type: ignore[union-attr]
+    assert said.read_text() == "begin "
+    (small.folder / "go").touch()
+    other.join(60)
+    assert ended == [None]
+    assert said.read_text() == "begin end begin end "
+
+
+def until(fact: Callable[[], bool]) -> None:
+    """Wait for a fact."""
+    pause = threading.Event()
+    for _ in range(1_200):
+        if fact():
+            return
+        pause.wait(0.05)
+    raise AssertionError("it did not come about")
