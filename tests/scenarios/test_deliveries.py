@@ -101,7 +101,7 @@ def test_what_comes_before_the_job_is_known_is_read_once_it_is(stage: Stage, kno
         assert stage.show(operation).state is State.CREATE_PENDING
         stage.sim.control(release=True)
         turn.result(30)
-        assert Deliveries(stage.ledger).match_parked() == (2 if knows == "job_id" else 0)
+        assert Deliveries(stage.ledger).match_parked() == 0, "the worker leaves them to a receiver"
         stage.run()
         assert outcome(stage, operation) == (State.SUCCEEDED, "succeeded", 4, 1, 1)
         assert stage.wire("status") == []
@@ -121,6 +121,21 @@ def test_what_comes_while_the_create_is_unknown_waits_for_the_look_up(told: Told
     kinds = stage.kinds(operation)
     assert kinds.index("Accepted") < kinds.index("Observed")
     stage.honest()
+
+
+def test_what_was_parked_counts_before_a_deadline_passes(file_stage: Stage) -> None:
+    """Also where no receiver has run since, and no worker: whoever looks first reads it."""
+    with Told(file_stage, **BY_JOB) as told:
+        operation = accepted(told)
+        (job,) = file_stage.jobs(operation)
+        file_stage.sql(f"UPDATE operation SET remote_job_id = NULL WHERE operation_id = '{operation.operation_id}'")
+        assert told.deliver(operation, "succeeded") == [202]
+        file_stage.sql(f"UPDATE operation SET remote_job_id = '{job}' WHERE operation_id = '{operation.operation_id}'")
+        assert "Notified" not in file_stage.kinds(operation)
+        file_stage.passes(3 * 3600)
+        file_stage.turn()
+        assert "DeadlinePassed" not in file_stage.kinds(operation)
+        assert outcome(file_stage, operation) == (State.SUCCEEDED, "succeeded", 4, 1, 1)
 
 
 @pytest.mark.parametrize("manner", sorted(MANNERS))

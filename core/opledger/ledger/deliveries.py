@@ -217,14 +217,14 @@ class Deliveries:
             return Match(op.operation_id, None)
         id_, event_type, job_id = delivery.delivery_id, delivery.event_type, delivery.job_id
         came = delivery.received_at if counts and delivery.received_at != at else None
-        notified = e.Notified("webhook", id_, event_type, job_id, answer.sha256, counts, came)
+        notified = e.Notified(webhooks.SOURCE, id_, event_type, job_id, answer.sha256, counts, came)
         write = Write(
             operation_id=op.operation_id,
             evidence=notified,
             actor=acting(RECEIVER),
             at=at,
             cause=f"webhook:{id_}",
-            reason=_reason(op, event_type, job_id),
+            reason=webhooks.reason(op, event_type, job_id),
             plan=lambda after: decide.plan(after, contract, notified, at, jitter),
             answer=answer,
         )
@@ -287,15 +287,6 @@ def _about(arrival: Arrival, names: Sequence[Named]) -> list[str] | Refusal:
         if delivery.job_id is not None and one.job_id == delivery.job_id and one.contract == contract
     ]
     return list(dict.fromkeys(ours))
-
-
-def _reason(op: Operation, event_type: str | None, job_id: str | None) -> str:
-    said = "a webhook came" if event_type is None else f"a webhook says {event_type}"
-    if job_id is None or op.remote_job_id == job_id:
-        return said
-    if op.remote_job_id is None:
-        return f"{said} and names job {job_id}"
-    return f"{said} and names job {job_id}, where the record has job {op.remote_job_id}"
 
 
 def _hidden(text: str | None, masks: redact.Redactor) -> str | None:

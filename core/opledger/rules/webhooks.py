@@ -17,12 +17,15 @@ from typing import Any, Final
 
 from opledger.rules import jsontext, signatures
 from opledger.rules.contract import Webhook
-from opledger.rules.model import from_rfc3339
+from opledger.rules.model import Operation, from_rfc3339
 from opledger.rules.pages import text_id
 from opledger.rules.values import MISSING, ConditionError, Pick
 
 KEEP: Final = timedelta(days=7)
 """How long a delivery is remembered at least: senders try again for up to 75 hours, each time with a new timestamp."""
+
+SOURCE: Final = "webhook"
+"""What the events of deliveries name as their source."""
 
 SIGNATURES: Final = 16
 """Most signatures of one delivery that are looked at."""
@@ -175,6 +178,16 @@ def signs_event_id(webhook: Webhook) -> bool:
 
 def _event_id(webhook: Webhook) -> Pick | None:
     return webhook.event_id or (_STANDARD if webhook.scheme == "standard" else None)
+
+
+def reason(op: Operation, event_type: str | None, job_id: str | None) -> str:
+    """Say what a delivery tells, for the journal."""
+    said = "a webhook came" if event_type is None else f"a webhook says {event_type}"
+    if job_id is None or op.remote_job_id == job_id:
+        return said
+    if op.remote_job_id is None:
+        return f"{said} and names job {job_id}"
+    return f"{said} and names job {job_id}, where the record has job {op.remote_job_id}"
 
 
 # --- what is signed ----------------------------------------------------------------------------------------------

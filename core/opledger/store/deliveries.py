@@ -230,7 +230,15 @@ def _kept(row: Sequence[Any]) -> KeptDelivery:
 
 
 def _known_by_now(_: Tongue) -> ClauseElement:
-    waits = (d.operation_id.is_(None), o.contract == d.contract, o.first_sent_at.is_not(None))
+    return _pairs()
+
+
+def _known_of(_: Tongue) -> ClauseElement:
+    return _pairs(o.operation_id == bindparam("operation"))
+
+
+def _pairs(*only: ColumnElement[bool]) -> ClauseElement:
+    waits = (d.operation_id.is_(None), o.contract == d.contract, o.first_sent_at.is_not(None), *only)
     ways = (o.remote_job_id == d.job_id, o.operation_id == d.token, o.idempotency_token == d.token)
     pairs = union(*(select(d.delivery_id, o.operation_id.label("about")).where(*waits, way) for way in ways)).subquery()
     return (
@@ -241,12 +249,13 @@ def _known_by_now(_: Tongue) -> ClauseElement:
     )
 
 
-def known_by_now(tx: Tx, most: int) -> list[Parked]:
-    """The parked deliveries whose operation is known by now, the oldest first."""
-    return [
-        Parked(_kept(row), Answer.of(bytes(row[11] or b""), JSON, size=row[9]), row[12])
-        for row in tx.all(_known_by_now, most=most)
-    ]
+def known_by_now(tx: Tx, most: int, operation_id: str | None = None) -> list[Parked]:
+    """The parked deliveries whose operation is known by now (or that are about this one), the oldest first."""
+    if operation_id is None:
+        rows = tx.all(_known_by_now, most=most)
+    else:
+        rows = tx.all(_known_of, most=most, operation=operation_id)
+    return [Parked(_kept(row), Answer.of(bytes(row[11] or b""), JSON, size=row[9]), row[12]) for row in rows]
 
 
 # --- looking, sweeping --------------------------------------------------------------------------------------------

@@ -262,9 +262,9 @@ class Store:
         """Store deliveries and tell the operations that they are about, in one transaction; durable when it returns."""
         return self.database.write(lambda tx: deliveries.take(tx, incoming))
 
-    def parked_deliveries(self, most: int = 500) -> list[Parked]:
-        """The parked deliveries whose operation is known by now, the oldest first."""
-        return self.database.read(lambda tx: deliveries.known_by_now(tx, most))
+    def parked_deliveries(self, most: int = 500, *, operation_id: str | None = None) -> list[Parked]:
+        """The parked deliveries whose operation is known by now (or that are about this one), the oldest first."""
+        return self.database.read(lambda tx: deliveries.known_by_now(tx, most, operation_id))
 
     def match_deliveries(self, matches: Mapping[str, Sequence[Match]], at: datetime) -> int:
         """Tell operations of deliveries that were parked for them; how many deliveries are parked no longer."""

@@ -41,7 +41,10 @@ async def _sent_create(drive: Hand, contract: Contract, request: Request, call_i
         reading = replace(reading, evidence=replace(reading.evidence, result=stored))
     wait = isinstance(reading.evidence, e.Accepted | e.Throttled | e.NotDelivered | e.Refused | e.Violation)
     # A standing cancel, or the look for a second job, follows at once, under the same lease.
-    looks = resend and isinstance(reading.evidence, e.Accepted) and shows_all(contract) is not None
+    # So does the look for what was told before the job was known, where nothing but deliveries tells.
+    looks = isinstance(reading.evidence, e.Accepted) and (
+        contract.status.by_delivery or (resend and shows_all(contract) is not None)
+    )
     await drive.settle(reading, call_id, kept, release=wait and not looks and drive.op.cancel is None)
 
 
@@ -67,6 +70,7 @@ async def reconcile(drive: Hand, contract: Contract, strategy: Strategy) -> None
     search = lookups.Search(strategy)
     reading, kept = await read_pages(drive, contract, search, request, call_id)
     wait = isinstance(reading.evidence, e.Accepted | e.Violation | e.Inconclusive)
+    wait = wait and not (contract.status.by_delivery and isinstance(reading.evidence, e.Accepted))
     await drive.settle(reading, call_id, kept, release=wait and drive.op.cancel is None)
 
 

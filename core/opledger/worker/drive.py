@@ -13,7 +13,7 @@ from opledger.rules.contract import Contract
 from opledger.rules.model import Action
 from opledger.worker.actions import cancel, create, reconcile
 from opledger.worker.collect import collect
-from opledger.worker.deliveries import read_delivery
+from opledger.worker.deliveries import hand_over_parked, read_delivery
 from opledger.worker.hand import Dropped, Hand
 from opledger.worker.observe import observe
 from opledger.worker.second_job import look_for_second_job
@@ -65,11 +65,16 @@ class Drive(Hand):
         if isinstance(decision, decide.Read):
             await read_delivery(self, contract, decision)
             return True
+        looks = contract.status.by_delivery and self.op.remote_job_id is not None
+        if looks and isinstance(decision, decide.Wait | decide.Conclude) and await hand_over_parked(self):
+            return True
         if isinstance(decision, decide.Conclude):
             await self.record(decision.evidence, decision.cause, reason=decision.because)
             return True
-        if not isinstance(decision, decide.Call):
-            return False
+        return isinstance(decision, decide.Call) and await self._act(decision, contract)
+
+    async def _act(self, decision: decide.Call, contract: Contract) -> bool:
+        """Make a call; False where nothing more can be done for now."""
         try:
             if decision.action is Action.OBSERVE:
                 await observe(self, contract)
