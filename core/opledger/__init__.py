@@ -7,6 +7,7 @@ store/      the database: tables, migrations, the only state writes, reads for p
 ledger      the door for agents, command line and console; cannot reach HTTP
 worker      claim, decide, permit, send, read, record: the hub that knows rules and edges
 service     runs the worker: ticks, renewals, sweeps, signals
+tasks/      plans of many steps that survive their agent
 receiver/   the HTTP door for webhooks: verify, store, then say so
 cli/        one module a command group
 sim/        the misbehaving provider and the demo
