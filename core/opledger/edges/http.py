@@ -184,7 +184,7 @@ class Http:
                 return await self._whole(trail, response, min(request.max_bytes, MAX_ANSWER))
             headers = header_map(response.headers.raw)
             if rest is None or not goes_on:
-                await stream.begin(response.status_code, headers)
+                await stream.begin(response.status_code, self._hidden(headers))
             elif not rest.fits(headers):
                 raise Unusable("the rest that the server sent does not fit what is here")
             unpacker = Unpacker(headers, request.max_bytes, stream.received)
@@ -214,16 +214,19 @@ class Http:
             # A token endpoint may give the token that we have: masked, it could not be used. Nobody else reads this.
             return Answer(response.status_code, headers, body, at, trail.request.url)
         # An answer that repeats our credentials is scrubbed before anybody reads a word out of it (I24).
-        scrub = self._scrubber()
-        headers = {name: scrub.hide_text(value) for name, value in headers.items()}
+        headers, body = self._hidden(headers), self._scrubber().hide_bytes(body)
         renewed = response.status_code == 401 and trail.renewed is not None and await trail.renewed(trail.ends)
-        return Answer(response.status_code, headers, scrub.hide_bytes(body), at, trail.request.url, renewed=renewed)
+        return Answer(response.status_code, headers, body, at, trail.request.url, renewed=renewed)
 
     def _scrubber(self) -> Redactor:
         known = self._secrets.known()
         if known != self._known:
             self._known, self._scrub = known, Redactor(known)
         return self._scrub
+
+    def _hidden(self, headers: Mapping[str, str]) -> dict[str, str]:
+        scrub = self._scrubber()
+        return {name: scrub.hide_text(value) for name, value in headers.items()}
 
     @asynccontextmanager
     async def _exchange(

@@ -553,3 +553,15 @@ async def test_an_answer_that_repeats_our_credentials_is_scrubbed(http: Http, ef
     assert answer.body.startswith(b"bad key ")
     assert SECRET.encode() not in answer.body
     assert SECRET not in answer.headers["x-was"]
+
+
+async def test_the_headers_of_a_result_are_scrubbed_too(http: Http, tmp_path: Path) -> None:
+    """They are told in problems, kept in marks, and sent back in If-Range."""
+    heads: list[Mapping[str, str]] = []
+    answer = reply(200, b"a,b\n", f"ETag: {SECRET}", f"Content-Type: text/{SECRET}")
+    async with Wire(answer) as wire:
+        found = await http.download(wire.request(auth=BEARER), tmp_path, lambda _: None, on_head=heads.append)
+    assert isinstance(found, Download)
+    for headers in (found.headers, *heads):
+        assert {"etag", "content-type"} <= set(headers)
+        assert not any(SECRET in value for value in headers.values())
