@@ -38,7 +38,7 @@ __all__ = ["LISTED", "Asked", "Progress", "Verified", "run", "was_verified"]
 LARGE: Final = 300_000
 """Events up to which everything is verified, unless somebody asks for less."""
 
-HERE: Final = "what was verified on this machine before"
+HERE: Final = "of what was verified on this machine before"
 
 
 @dataclass(frozen=True, slots=True)
