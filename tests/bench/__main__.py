@@ -141,6 +141,7 @@ def main() -> None:
         collect.contest(chosen.result_mib, chosen.rounds)
     if "webhooks" in parts:
         hooks.contest(chosen.deliveries, chosen.rounds)
+        hooks.punctual()
     if "memory" in parts and not memory.contest(list(memory.LOADS), chosen.stream_mib):
         raise SystemExit(1)
 

@@ -8,6 +8,7 @@ to its operation in the same commit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from opledger.config import load_settings
@@ -31,6 +32,8 @@ from tests.fakes.hooks import SECRET, WEBHOOK, event, signed
 OPERATIONS: Final = 100
 LINES: Final = 64
 PACE: Final = 200
+POLLED: Final = 50  #: jobs that are polled while webhooks come
+GAP: Final = 0.5  #: seconds between two polls of one job
 
 
 def contest(count: int, rounds: int, url: str | None = None) -> None:
@@ -48,6 +51,93 @@ def contest(count: int, rounds: int, url: str | None = None) -> None:
         found = statistics.median(_share(one, share) for one in paced)
         print(f"{f'to the 2xx at {PACE}/s, {name}':<46}{found * 1000:>13.1f} ms")
     print(f"{'memory added by it all':<46}{statistics.median(memory):>12.1f} MiB")
+
+
+def punctual(seconds: float = 10.0) -> None:
+    """Print how late a worker's status reads are, without and with a flood of webhooks on the same database.
+
+    The deliveries are of jobs that nobody knows, so that none of them brings a read forward: what is left is what they
+    take away. The provider is in this process and notes when each read came.
+    """
+    with tempfile.TemporaryDirectory(prefix="opledger-bench-") as folder:
+        quiet, flooded, rate = asyncio.run(_punctual(Path(folder), seconds))
+    print(
+        f"\npolls of {POLLED} jobs, each due {GAP * 1000:.0f} ms after the last answer: how late they were", flush=True
+    )
+    print(f"{'':<46}{'p50':>16}{'p99':>16}{'most':>16}")
+    for label, late in (("without webhooks", quiet), (f"in a flood of {rate:.0f} webhooks/s", flooded)):
+        figures = (_share(late, 0.5), _share(late, 0.99), max(late))
+        print(f"{label:<46}" + "".join(f"{figure * 1000:>13.0f} ms" for figure in figures), flush=True)
+
+
+class _Polled:
+    """A provider whose jobs run for ever; notes how long after the last answer each status read came."""
+
+    def __init__(self) -> None:
+        self.late: list[float] = []
+        self.warm = asyncio.Event()
+        self._answered: dict[str, float] = {}
+        self._count = 0
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = next((int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:")), 0)
+                await reader.readexactly(length)
+                target = head.split(" ")[1]
+                now = time.perf_counter()
+                if target in self._answered:
+                    self.late.append(max(0.0, now - self._answered[target] - GAP))
+                if len(self.late) >= 5 * POLLED:
+                    self.warm.set()
+                self._count += length > 0
+                job = f"job_p{self._count}" if length else target.rpartition("/")[2]
+                body = json.dumps({"id": job, "state": "queued" if length else "running"}).encode()
+                writer.write(b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\n" % (202 if length else 200))
+                writer.write(b"content-length: %d\r\n\r\n%s" % (len(body), body))
+                self._answered[target] = time.perf_counter()
+        writer.close()
+
+
+async def _punctual(folder: Path, seconds: float) -> tuple[list[float], list[float], float]:
+    polled = _Polled()
+    server = await asyncio.start_server(polled.talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    (folder / "contracts").mkdir()
+    text = contract_text(f"http://127.0.0.1:{port}", gap=f"{GAP * 1000:.0f}ms", concurrency=100)
+    (folder / "contracts" / "bench.toml").write_text(text + WEBHOOK)
+    environment = {
+        "OPLEDGER_DB": f"sqlite:///{folder / 'ledger.db'}",
+        "OPLEDGER_CONTRACTS": str(folder / "contracts"),
+        "HOOK_SECRET": SECRET,
+    }
+    settings = load_settings({"operator": "bench"}, environment, folder, folder, folder)
+    with Ledger.open(settings=settings) as ledger:
+        ledger.submit_many([Wish("bench", {"n": number}, requested_by="bench") for number in range(POLLED)])
+    program = [sys.executable, "-m", "opledger.cli"]
+    how: dict[str, Any] = {"env": {**os.environ, **environment}, "cwd": folder, "stdout": asyncio.subprocess.PIPE}
+    receiver = await asyncio.create_subprocess_exec(*program, "webhooks", "serve", "--port", "0", "--json", **how)
+    worker = await asyncio.create_subprocess_exec(*program, "--json", "worker", **how)
+    assert receiver.stdout is not None
+    try:
+        address = json.loads(await receiver.stdout.readline())["address"]
+        await asyncio.wait_for(polled.warm.wait(), 60)
+        quiet: list[float] = []
+        flooded: list[float] = []
+        polled.late = quiet
+        await asyncio.sleep(seconds)
+        requests = _requests(address, "flood", 40_000, "stranger")
+        polled.late = flooded
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await _flat(address, requests)
+        return quiet, flooded, (40_000 - len(requests)) / seconds
+    finally:
+        for child in (receiver, worker):
+            child.send_signal(signal.SIGTERM)
+            await child.wait()
+        server.close()
 
 
 def _share(values: Sequence[float], share: float) -> float:
@@ -91,11 +181,11 @@ def _observed(folder: Path, environment: dict[str, str]) -> None:
             happens(ledger, operation, sent(), accepted(f"job_{number}"), observed(job=f"job_{number}"))
 
 
-def _requests(address: str, name: str, count: int) -> list[bytes]:
+def _requests(address: str, name: str, count: int, job: str = "job") -> list[bytes]:
     now = time.time()
     made = []
     for number in range(count):
-        body = event("job.progress", id=f"job_{number % OPERATIONS}", note="x" * 400)
+        body = event("job.progress", id=f"{job}_{number % OPERATIONS}", note="x" * 400)
         headers = {"host": urlsplit(address).netloc, "content-length": str(len(body))}
         headers |= signed(body, f"{name}_{number}", now)
         lines = ["POST /webhooks/bench HTTP/1.1", *(f"{key}: {value}" for key, value in headers.items()), "", ""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ from textual.pilot import Pilot
 
 from opledger.errors import StoreUnavailable
 from opledger.rules import evidence as e
-from opledger.rules.escalation import Severity
+from opledger.rules import partial
+from opledger.rules.escalation import Escalation, Severity, severity
 from opledger.rules.model import Deadline, Means, Operation, State
 from opledger_console.app import ConsoleApp
 from opledger_console.desk import Desk
@@ -170,6 +171,16 @@ async def test_enter_opens_the_operation_at_the_tab_that_matters(
         await until(pilot, lambda: any(isinstance(one, Opened) for one in said))
         opened = next(one for one in said if isinstance(one, Opened))
         assert (opened.operation_id, opened.tab) == (getattr(made, name), tab)
+
+
+@pytest.mark.parametrize(("code", "words"), [(partial.LOST, "partial missing"), (partial.INVALID, "partial wrong")])
+def test_what_a_job_left_behind_has_words_of_its_own(code: str, words: str) -> None:
+    """The record has ended, so nothing else will ever show that its output is lost or wrong."""
+    at = datetime(2026, 11, 29, tzinfo=UTC)
+    one = Escalation("op_1", "jobs", code, at, "gone", severity(code), "op_1", State.FAILED)
+    assert waiting.row_of(one, at).cells[1:3] == (words, "high")
+    assert waiting.TABS[code] == "result"
+    assert waiting.fate(one, None, at).startswith("the record stays as it is; what the job left ")
 
 
 @pytest.mark.parametrize(
