@@ -26,9 +26,19 @@ if TYPE_CHECKING:
     from opledger.errors import Refused as Refused
     from opledger.errors import StoreUnavailable as StoreUnavailable
     from opledger.ledger import Ledger as Ledger
+    from opledger.tasks import Task as Task
 
 __version__ = "0.1.0"
-__all__ = ["ConfigWrong", "LeaseLost", "Ledger", "OpledgerError", "ProviderBroke", "Refused", "StoreUnavailable"]
+__all__ = [
+    "ConfigWrong",
+    "LeaseLost",
+    "Ledger",
+    "OpledgerError",
+    "ProviderBroke",
+    "Refused",
+    "StoreUnavailable",
+    "Task",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -37,4 +47,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'opledger' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module("opledger.ledger" if name == "Ledger" else "opledger.errors"), name)
+    rooms = {"Ledger": "opledger.ledger", "Task": "opledger.tasks"}
+    return getattr(import_module(rooms.get(name, "opledger.errors")), name)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opledger.tasks.task import Status, Task
 
 HUMAN_NEEDED = 7
+_WORDS = {"waiting_human": "waiting for somebody"}
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan: NAME.plan.toml.", show_default=False)]
 StepId = Annotated[str, typer.Argument(metavar="STEP", help="The step's id.", show_default=False)]
@@ -50,7 +51,7 @@ def resume(run: Run, plan: PlanFile, by: By = None, timeout: Timeout = None) -> 
 def status(run: Run, plan: PlanFile) -> None:
     """Show how a task stands: steps and proofs, open questions, decisions, who must act. Changes nothing."""
     with run.ledger() as ledger:
-        _give(run, _open(ledger, plan).status())
+        _give(run, plan, _open(ledger, plan).status())
 
 
 def claim(
@@ -97,7 +98,7 @@ def done(run: Run, plan: PlanFile, step: StepId, by: By = None, output: Output =
     with run.ledger() as ledger:
         task = _open(ledger, plan, by)
         task.done(step, _outputs(output))
-        _give(run, task.status())
+        _give(run, plan, task.status())
 
 
 def answer(
@@ -113,7 +114,7 @@ def answer(
     with run.ledger() as ledger:
         task = _open(ledger, plan, by)
         task.answer(step, answer, reason=reason)
-        _give(run, task.status())
+        _give(run, plan, task.status())
 
 
 def decide(
@@ -130,7 +131,7 @@ def decide(
     with run.ledger() as ledger:
         task = _open(ledger, plan, by)
         task.decide(step, as_, reason=reason, outputs=_outputs(output))
-        _give(run, task.status())
+        _give(run, plan, task.status())
 
 
 def note(
@@ -143,7 +144,7 @@ def note(
     with run.ledger() as ledger:
         task = _open(ledger, plan, by)
         task.note(text)
-        _give(run, task.status())
+        _give(run, plan, task.status())
 
 
 def example(
@@ -194,11 +195,11 @@ def _go(run: Run, plan: Path, by: str | None, timeout: str | None, *, begun: boo
         try:
             need = task.resume(limit) if begun else task.run(limit)
         except ProgressBroken as broken:
-            _give(run, task.status())
-            run.tell(broken.code, broken.message, who="a person", step=None)
+            _give(run, plan, task.status())
+            run.tell(broken.code, _named(broken.message, plan), who="a person", step=None)
             return HUMAN_NEEDED
         shown = task.status()
-        _give(run, shown, need)
+        need = _give(run, plan, shown, need)
         if need is None:
             if shown.view.state == "stopped" and not run.flags.as_json:
                 print("The task was stopped by an answer.")
@@ -213,21 +214,33 @@ def _outputs(pairs: Iterable[str] | None) -> Mapping[str, Any]:
     return inputs.tags(pairs or ())
 
 
-def _give(run: Run, found: Status, need: Need | None = None) -> None:
+def _give(run: Run, plan: Path, found: Status, need: Need | None = None) -> Need | None:
+    """Print how a task stands; return who is needed, with the plan's own name in what to type."""
     from opledger.rules.tasks.views import document
 
     view = found.view
     if need is not None and view.state == "stopped":
         view = replace(view, state="waiting_human")
     who = need or found.need
-    run.give(document(view, who, found.problem), lambda: _lines(view, who, found.problem))
+    if who is not None:
+        who = replace(who, what=_named(who.what, plan), how=_named(who.how, plan))
+    problem = None if found.problem is None else _named(found.problem, plan)
+    run.give(document(view, who, problem), lambda: _lines(view, who, problem))
+    return who if need is not None else None
+
+
+def _named(text: str, plan: Path) -> str:
+    """What to type, with the name of the plan."""
+    return text.replace(" PLAN", f" {plan}")
 
 
 def _lines(shown: TaskView, need: Need | None, problem: str | None) -> Iterable[str]:
     from opledger.cli import text
     from opledger.rules.plain import clean
 
-    yield clean(f"{shown.task} is {shown.state.replace('_', ' ')} (run {shown.run or 'not begun'}): {shown.title}")
+    yield clean(
+        f"{shown.task} is {_WORDS.get(shown.state, shown.state)} (run {shown.run or 'not begun'}): {shown.title}"
+    )
     rows = [
         (clean(one.id), one.kind, one.state, clean(one.title), clean(_proof(one.proof, one.reason)))
         for one in shown.steps

@@ -295,7 +295,7 @@ class _Alone:
     """Waits until no command of a step runs any more, whoever started it, and holds its lock."""
 
     def __init__(self, book: Book, step: Step, keeper: Keeper) -> None:
-        self._path = book.papers.run_folder(book.run) / f"{step.id}.lock"
+        self._path = private_folder(book.papers.runs / ".locks") / f"{book.run}.{step.id}"
         self._step = step
         self._clock = book.clock
         self._keeper = keeper

@@ -51,6 +51,7 @@ def test_a_task_from_its_beginning_to_its_end(terminal: Terminal, plan: str) -> 
     needed = json.loads(run.err)["error"]
     assert (needed["code"], needed["who"], needed["step"]) == ("human_needed", "an agent", "review")
     assert "Look at the 5 rows" in needed["what"]
+    assert run.json["needs"]["how"] == "claim it: opledger task claim monthly.plan.toml review"
 
     claimed = terminal("task", "claim", plan, "review", "--json", by="agent-7")
     assert claimed.json["work"] == "Look at the 5 rows and write review.md"
@@ -85,7 +86,7 @@ def test_people_get_sentences(terminal: Terminal, plan: str) -> None:
     """A table of the steps, and who must act next."""
     shown = terminal("task", "run", plan)
     assert shown.code == 7
-    assert "monthly is waiting human" in shown.out and "make" in shown.out
+    assert "monthly is waiting for somebody" in shown.out and "make" in shown.out
     assert "step review needs an agent: Look at the 5 rows" in shown.err
     assert "has step review" in terminal("task", "claim", plan, "review", by="agent-7").out
     terminal("task", "note", plan, "seen\x1b[31m")
