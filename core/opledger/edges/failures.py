@@ -62,7 +62,10 @@ class Trail:
 _WORDS: Final[tuple[tuple[frozenset[str], str], ...]] = tuple(
     (frozenset(names.split()), words)
     for names, words in (
-        ("AddressRefused", "the host has a private address, where a URL from an answer must not lead"),
+        (
+            "AddressRefused",
+            "the host has a private address, where only a contract may lead whose base_url is there itself",
+        ),
         ("SSLCertVerificationError ClientConnectorCertificateError", "the server's certificate is not accepted"),
         ("SSLError ClientConnectorSSLError", "the TLS handshake failed"),
         ("gaierror ClientConnectorDNSError", "the host name cannot be resolved"),
