@@ -122,8 +122,9 @@ class Conditions:
         return column < edge if term.than == "<" else column > edge
 
     def among(self, column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
-        """Whether a column has one of a few values."""
-        return column.in_([self.binds.text(value) for value in values])
+        """Whether a column has one of a few values; none has one of no values."""
+        # SQLAlchemy would leave an empty list open until it runs the statement, and here a driver runs it.
+        return column.in_(listed) if (listed := [self.binds.text(value) for value in values]) else false()
 
     def begins(self, column: ColumnElement[Any], text: str) -> ColumnElement[bool]:
         """Whether a column begins with a text, said so that an index helps."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from opledger.errors import Refused
@@ -181,7 +181,15 @@ TERMS = st.one_of(
 )
 
 
+def together(text: str) -> list[tuple[Term, bool]]:
+    """The terms of a filter, as the property below takes them."""
+    return [(term, False) for term in parse(text).terms]
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(terms=together("contract:reports !contract:reports due<5m"), sort=Sort.NEWEST, place=3, backwards=False)
+@example(terms=together("contract:reports contract:payouts"), sort=Sort.NEXT, place=3, backwards=False)
+@example(terms=together("by:ana !by:ana code:gone !code:gone deadline<5m"), sort=Sort.OLDEST, place=3, backwards=True)
 @given(
     terms=st.lists(st.tuples(TERMS, st.booleans()), min_size=1, max_size=4),
     sort=st.sampled_from(Sort),
