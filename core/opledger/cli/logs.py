@@ -1,6 +1,7 @@
 """Log lines: JSON on standard error when it is no terminal, short sentences when it is one.
 
-Values of any kind are made inert; libraries that would log whole URLs are held at warning.
+Values of any kind are made inert, and secrets that this process knows are masked; libraries that would log whole URLs
+are held at warning.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from opledger.edges.masking import hide_known
 from opledger.rules.jsontext import dumps_inert
 from opledger.rules.plain import clean
 
@@ -57,7 +59,7 @@ def configure(level: str) -> None:
 
 
 def _as_json(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
-    return dumps_inert({key: _plain(value) for key, value in event.items()})
+    return hide_known(dumps_inert({key: _plain(value) for key, value in event.items()}))
 
 
 def _plain(value: Any) -> Any:
@@ -70,4 +72,4 @@ def _as_sentence(_: Any, __: str, event: Mapping[str, Any]) -> str:
     known = {"event", "level", "logger", "at", "exception"}
     more = "".join(f" {key}={value}" for key, value in event.items() if key not in known)
     trace = "\n" + clean(str(event["exception"]), newlines=True) if event.get("exception") else ""
-    return clean(f"{event.get('level', '')}: {event.get('event', '')}{more}") + trace
+    return hide_known(clean(f"{event.get('level', '')}: {event.get('event', '')}{more}") + trace)

@@ -198,13 +198,15 @@ def _usage(error: Any) -> str:
 
 
 def _unexpected(error: Exception, out: Run) -> int:
-    message = f"opledger met an error that it did not expect ({type(error).__name__}: {error})"
+    from opledger.edges.masking import hide_known
+
+    message = hide_known(f"opledger met an error that it did not expect ({type(error).__name__}: {error})")
     if not out.flags.debug:
         out.tell("unexpected", f"{message}; run it again with --debug to see where, and report it")
         return UNEXPECTED
     import traceback
 
-    trace = traceback.format_exception(error)
+    trace = [hide_known(part) for part in traceback.format_exception(error)]
     if out.flags.as_json:
         out.tell("unexpected", message, traceback=trace)
     else:

@@ -1,12 +1,13 @@
-"""Keeping secrets out of what the HTTP libraries log (F6)."""
+"""Keeping secrets out of what is logged: by the HTTP libraries (F6), and by anybody in this process."""
 
 from __future__ import annotations
 
 import logging
 import re
+from functools import lru_cache
 from typing import Final
 
-from opledger.edges.secrets import SecretResolver
+from opledger.edges.secrets import SecretResolver, known_here
 from opledger.rules.redact import Redactor
 
 LOGGERS: Final = (
@@ -14,6 +15,19 @@ LOGGERS: Final = (
     *("aiohttp", "aiohttp.client", "aiohttp.internal", "httpx_aiohttp"),
 )
 _QUERY: Final = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
+
+
+def hide_known(text: str) -> str:
+    """Return a text without any secret that this process knows.
+
+    The last thing that happens to a line of the log or a traceback: whatever an error that nobody expected may hold.
+    """
+    return _redactor(known_here()).hide_text(text)
+
+
+@lru_cache(maxsize=2)
+def _redactor(known: tuple[str, ...]) -> Redactor:
+    return Redactor(known)
 
 
 class Mask(logging.Filter):

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
 from opledger.edges.clock import Clock, SystemClock
 from opledger.errors import ConfigWrong
@@ -26,6 +27,11 @@ LEARNED: Final = 6
 _KINDS: Final = "env:NAME, file:PATH, keyring:service/user or command:PROGRAM"
 
 
+def known_here() -> tuple[str, ...]:
+    """Return every value that any resolver of this process has seen."""
+    return tuple(dict.fromkeys(value for resolver in tuple(_LIVING) for value in resolver.known()))
+
+
 class SecretResolver:
     """Turns ``env:NAME``, ``file:PATH``, ``keyring:service/user`` and ``command:PROGRAM ARGUMENTS`` into values.
 
@@ -40,6 +46,7 @@ class SecretResolver:
         self._known: dict[str, None] = {}
         self._learned: dict[Hashable, tuple[str, ...]] = {}
         self._hidden: set[str] = set()
+        _LIVING.add(self)
 
     def resolve(self, reference: str) -> str:
         """Return the value now. May block for up to `COMMAND_TIMEOUT` seconds.
@@ -152,6 +159,9 @@ class SecretResolver:
             for variable, value in self._environ.items()
             if variable not in self._hidden and not variable.startswith("OPLEDGER_") and value not in known
         }
+
+
+_LIVING: Final[WeakSet[SecretResolver]] = WeakSet()
 
 
 def _shown(reference: str) -> str:
