@@ -312,6 +312,19 @@ def test_an_optional_file_that_cannot_be_had_does_not_cost_the_result(
     stage.honest()
 
 
+def test_an_optional_file_is_not_spared_where_there_is_no_other(file_stage: Stage) -> None:
+    """All items failed, so there is no result itself; that its only file must not be read is no success."""
+    file_stage.contract("batch", {'url = "/error_url"': 'url = "/other_url"'})
+    operation = file_stage.submit("batch", "mixed", flavour="batch", requests=ITEMS[:2], _seconds=5)
+    running = file_stage.until_state(operation, State.OBSERVING)
+    named = {"other_url": f"{ELSEWHERE}/errors", "result_url": None, "output_url": None}
+    file_stage.sim.control(job={"id": running.remote_job_id, "document": named})
+    file_stage.run()
+    found = file_stage.show(operation)
+    assert found.state is State.RESULT_UNAVAILABLE
+    assert "elsewhere.invalid" in (found.last_error or "")
+
+
 def test_items_whose_outcome_stood_in_a_lost_file_are_missing(file_stage: Stage) -> None:
     """The file may be spared, but not what became of two items: the rest is kept, and a person decides."""
     with serving(b"{}", 410) as host:

@@ -122,7 +122,7 @@ def test_two_files_that_answer_for_one_item_are_not_believed(file_stage: Stage) 
     found = batch(file_stage, "ideal")
     assert found.state is State.RESULT_VALIDATION_FAILED
     assert found.result is not None
-    assert "more than once: row-1, row-2" in found.result.problems[0]
+    assert "more than once: row-1 (in the result and in errors), row-2 (in" in found.result.problems[0]
 
 
 def test_a_second_file_that_must_be_there_and_is_not(file_stage: Stage) -> None:

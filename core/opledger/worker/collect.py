@@ -74,6 +74,9 @@ async def collect(drive: Hand, contract: Contract) -> None:
     attempt = Attempt(drive, contract, folder, document, await _sent_keys(drive, contract))
     try:
         parts = requests.collect_parts(drive.op, contract, document, answer_url)
+        texts = [request for _, request in parts if isinstance(request, str)]
+        if len(texts) == len(parts):
+            raise Refused(texts[0])  # no file is left that could be read
     except Refused as refused:
         missing = ending(drive.op, e.ResultMissing(call_id=new_id("call"), why=refused.message))
         await drive.record(missing, "call:none", release=True)

@@ -34,6 +34,24 @@ def test_submit_writes_everything_that_was_said(terminal: Terminal) -> None:
         assert ledger.body_of(ledger.show("op_mine")) == {"rows": 12345678901234567890}
 
 
+def test_what_is_expected_is_tried_or_said_to_be_a_remark(terminal: Terminal) -> None:
+    """Nobody believes that a sentence is checked, and nobody loses a condition by a slip in it."""
+    remark = terminal("submit", "jobs", "--body", "{}", "--expect", "about thirty rows")
+    assert (remark.code, remark.err) == (0, "")
+    assert "about thirty rows (kept as a remark, not checked)" in " ".join(remark.out.split())
+    for text, kind in (("count >= 28", "checked"), ("cel: count > 1", "checked"), ("remark: count > 1", "remark")):
+        done = terminal("submit", "jobs", "--body", "{}", "--expect", text, "--json")
+        assert (done.json["expectation"], done.json["expectation_kind"]) == (text, kind)
+    assert terminal("submit", "jobs", "--body", "{}", "--json").json["expectation_kind"] is None
+    before = len(terminal("list", "--json").json)
+    slip = terminal("submit", "jobs", "--body", "{}", "--expect", "cuont >= 28")
+    assert slip.code == 2
+    assert "uses 'cuont'; only content_type, count, items, size can be used here; correct it, or write remark:" in (
+        " ".join(slip.err.split())
+    )
+    assert len(terminal("list", "--json").json) == before
+
+
 def test_the_operator_asks_where_nobody_is_named(terminal: Terminal) -> None:
     """A person at the terminal need not say who they are each time."""
     assert terminal("submit", "jobs", "--body", "{}", "--json", by="kim").json["requested_by"] == "kim"
