@@ -19,7 +19,7 @@ NOTE = re.compile(
 EPOCH, found = datetime.datetime.fromtimestamp(0, datetime.UTC), []
 
 def find(kind, name, seq, wrong=True):
-    found.extend([{"kind": kind, "operation_id": name, "seq": seq}] if wrong else [])
+    found.extend([{"kind": kind, "operation_id": name if isinstance(name, str) else None, "seq": seq}] if wrong else [])
 def sha(*parts):
     return hashlib.sha256(b"".join(parts)).digest()
 def named(domain, name, seq):
@@ -33,7 +33,7 @@ def micros(text):
 def chain(name, rows):
     seq, before = 0, bytes(32)
     for row in rows:
-        if any(isinstance(value, dict) for value in row.values()) or type(row["at"]) is not int:
+        if any(isinstance(value, dict) for value in row.values()):
             find("COLUMN", name, row["seq"])
             continue
         judge(name, row, seq, before)
@@ -82,7 +82,7 @@ def operation(name, rows, leaves, record, stone):
         tombstone(name, stone, leaves, heads[-1] if heads else None)
     find("MISSING_OP", name, None, (not rows and not stone) or (rows and not record))
     if not rows or not isinstance(name, str) or not all(type(row["seq"]) is int for row in rows):
-        return find("COLUMN", name if isinstance(name, str) else None, None, rows)
+        return find("COLUMN", name, None, rows)
     before, last, head = len(found), rows[-1], (rows[-1]["seq"], rows[-1]["hash"])
     chain(name, rows)
     hashes, seen = {row["seq"]: row["hash"] for row in rows}, max([0, *(leaf["seq"] for leaf in heads)])

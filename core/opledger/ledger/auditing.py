@@ -80,7 +80,21 @@ def look(
             part.loose += tail > 0
         if records and before == len(part.findings) and one.chain and one.record is not None:
             part.findings += _compared(name, one.chain, one.record, requests.get(name), checks)
+    part.findings = [one if _is_fit(one) else _fit(one) for one in part.findings]
     return part
+
+
+def _is_fit(one: Finding) -> bool:
+    named: tuple[Any, Any] = (one.operation_id, one.seq)
+    return isinstance(named[0], str | None) and isinstance(named[1], int | None)
+
+
+def _fit(one: Finding) -> Finding:
+    """SQLite keeps whatever is put into a column; a name that is none names nothing."""
+    name: Any = one.operation_id
+    seq: Any = one.seq
+    words = f"{one.message} (it stands under {name!r:.100}, {seq!r:.100})"
+    return Finding(one.kind, name if isinstance(name, str) else None, seq if isinstance(seq, int) else None, words)
 
 
 @dataclass(slots=True)

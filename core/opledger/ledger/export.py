@@ -113,7 +113,7 @@ def _leaf(leaf: audit.Leaf, *, whole: bool) -> dict[str, Any]:
 
 def _of_slice(found: Slice) -> Iterator[dict[str, Any]]:
     for event in found.events:
-        yield {"type": "event", **_shape(Row(*event)._asdict())}
+        yield {"type": "event", **_event(Row(*event))}
     requests = {row[0]: row for row in found.requests}
     for row in found.operations:
         values = dict(zip(rows.COLUMNS, row, strict=True))
@@ -128,6 +128,15 @@ def _of_slice(found: Slice) -> Iterator[dict[str, Any]]:
         }
     for stone in found.tombstones:
         yield {"type": "tombstone", **_shape(Tombstone(*stone)._asdict())}
+
+
+def _event(row: Row) -> dict[str, Any]:
+    """An event, in which nothing of another type than its column has can pass for what it should be."""
+    values = _shape(row._asdict())
+    wrong = [name for name in _TEXTS if not isinstance(values[name], str)]
+    wrong += [name for name in _MAYBE if not isinstance(values[name], str | None)]
+    wrong += [name for name in _NUMBERS if not isinstance(values[name], int)]
+    return {**values, **{name: _wrong(getattr(row, name)) for name in wrong}}
 
 
 def _rows(found: Slice) -> Iterator[dict[str, Any]]:
@@ -161,6 +170,9 @@ def _wrong(value: Any) -> dict[str, str]:
     return {"of_type": type(value).__name__, "value": str(value)[:1000]}
 
 
+_TEXTS: Final = ("operation_id", "actor", "kind", "cause")
+_MAYBE: Final = ("from_state", "to_state", "reason", "remote_job_id")
+_NUMBERS: Final = ("seq", "at", "format")
 _HASHES: Final = ("prev_hash", "hash", "head_hash", "file_sha256", "root", "previous", "key_id", "peaks")
 _SHAPES: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(_HASHES, _hex),

@@ -361,3 +361,55 @@ def test_a_second_history_under_the_same_key(victim: Victim, tmp_path: Path) -> 
     assert victim.product(anchors=[path]) == {("FORK", None, 2)} == victim.script(f"--anchor={path}")
     path.write_text(json.dumps({"note": text.replace("events", "event5")}) + "\n{torn")
     assert victim.product(anchors=[path]) == {("CHECKPOINT_SIG", None, None)} == victim.script(f"--anchor={path}")
+
+
+# --- what only an owner of the tables can do -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def unbound(victim: Victim) -> Iterator[Victim]:
+    """The same with a journal that has no key and no types: rows may stand twice, and hold what they like."""
+    names = ", ".join(Row._fields)
+    if victim.kind == "sqlite":
+        victim.run("ALTER TABLE event RENAME TO event_kept")
+        victim.run(f"CREATE TABLE event ({names})")
+        victim.run("INSERT INTO event SELECT * FROM event_kept")
+        yield victim
+        victim.run("DROP TABLE event")
+        victim.run("ALTER TABLE event_kept RENAME TO event")
+        return
+    victim.run("ALTER TABLE event DROP CONSTRAINT event_key")
+    yield victim
+    victim.run("DELETE FROM event")
+    victim.run("ALTER TABLE event ADD CONSTRAINT event_key PRIMARY KEY (operation_id, seq)")
+
+
+def test_a_row_that_stands_twice(unbound: Victim) -> None:
+    """SEQ, at every place."""
+    for name in "ad":
+        for row in unbound.chain(name):
+            marks = ", ".join("?" * len(row))
+            unbound.run(f"INSERT INTO event VALUES ({marks})", *row)
+            assert both(unbound) == {("SEQ", row.operation_id, row.seq)}
+            where = "operation_id = ? AND seq = ?"
+            unbound.run(f"DELETE FROM event WHERE {where}", row.operation_id, row.seq)
+            unbound.run(f"INSERT INTO event VALUES ({marks})", *row)
+    assert both(unbound) == set()
+
+
+def test_values_of_another_type(unbound: Victim) -> None:
+    """SQLite keeps whatever is put into a column: it is found, and nothing breaks."""
+    if unbound.kind != "sqlite":
+        pytest.skip("PostgreSQL keeps its types")
+    for row in unbound.chain("a"):
+        for column in Row._fields:
+            for value in (b"\xff", "text", 7, 7.5, None, -1, 2**62):
+                if type(value) is type(getattr(row, column)):
+                    continue
+                where = "operation_id = ? AND seq = ?"
+                unbound.run(f"UPDATE event SET {column} = ? WHERE {where}", value, row.operation_id, row.seq)
+                if (unbound.chain("a") + [None] * 9)[row.seq - 1] == row:
+                    continue  # it was None before
+                assert both(unbound) != set(), (row.seq, column, value)
+                unbound.run("DELETE FROM event")
+                unbound.run("INSERT INTO event SELECT * FROM event_kept")
