@@ -59,6 +59,19 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> Answer:
         connection.close()
 
 
+def without_status(contract: str) -> str:
+    """Return the simulated provider's contract as one that has no status read: what it tells is all that is known."""
+    text = contract[: contract.index("[status]")] + contract[contract.index("[poll]") :]
+    told = {
+        "[auth]": 'status = "none"\n[auth]',
+        'url = "/result_url"': 'url = "/data/result_url"',
+        'count = "/records"': 'count = "/data/records"',
+    }
+    for old, new in told.items():
+        text = text.replace(old, new, 1)
+    return text
+
+
 class ReceiverThread:
     """Use as a context manager: a receiver over a ledger of its own connection, on any free port."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from opledger.rules.model import Operation
 from opledger.sim.hooks import WEBHOOK_SECRET, webhook_text
-from tests.fakes.hooks import ReceiverThread
+from tests.fakes.hooks import ReceiverThread, without_status
 from tests.scenarios.stage import Stage
 
 LONG_POLL: Final = {'max = "60s"': 'max = "1h"', 'first = "1s"': 'first = "1h"'}
@@ -61,14 +61,8 @@ class Told(Hooked):
         """Write the contract; `changes` are made to it in the end."""
         self.stage.contract("v1", more=webhook_text(scheme, "env:HOOK_SECRET", decides=True))
         path = self.stage.contracts / "sim.toml"
-        text = path.read_text()
-        text = text[: text.index("[status]")] + text[text.index("[poll]") :]
-        told = {
-            "[auth]": 'status = "none"\n[auth]',
-            'url = "/result_url"': 'url = "/data/result_url"',
-            'count = "/records"': 'count = "/data/records"',
-        }
-        for old, new in (*told.items(), *changes.items()):
+        text = without_status(path.read_text())
+        for old, new in changes.items():
             assert old in text, f"the contract does not say {old!r}"
             text = text.replace(old, new, 1)
         path.write_text(text)

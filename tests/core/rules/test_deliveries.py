@@ -301,6 +301,17 @@ def test_nothing_is_ever_polled_and_the_deadline_goes_on_counting() -> None:
     assert isinstance(decide(record(State.CANCEL_REQUESTED), contract(""), LATER), Wait)
 
 
+@pytest.mark.parametrize("state", list(State))
+def test_no_state_ever_asks_for_a_status_read(state: State) -> None:
+    """Whatever became of a cancel, with or without one at the provider, before and after every deadline."""
+    intents = [None, *(CancelIntent("req_1", "ana", NOON, "why", sent=sent, lost=bool(sent)) for sent in (0, 1))]
+    for intent in (*intents, CancelIntent("req_1", "ana", NOON, "why", shares="op_2")):
+        for found in (contract(), contract(""), contract(CANCEL + "idempotent = true\n" + RESULT)):
+            for now in (LATER, LATER + timedelta(days=1)):
+                decision = decide(record(state, cancel=intent), found, now)
+                assert not (isinstance(decision, Call) and decision.action is Action.OBSERVE)
+
+
 def test_a_delivery_is_read_at_once_the_oldest_first_and_before_a_deadline() -> None:
     """Whether a worker looks before or after the deadline must not decide what counts."""
     several = record(unread={"dlv_2": 8, ID: 5, "dlv_3": 9})
