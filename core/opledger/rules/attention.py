@@ -18,6 +18,9 @@ PERSISTENT: Final = 3
 _PATIENCE: Final = frozenset({"not_ready", "not_visible_yet"})
 """Codes of failed reads that are expected for a while; a deadline ends them."""
 
+_AT_ONCE: Final = frozenset({"gone", "delivery_unreadable"})
+"""Codes of failed reads that waiting will not mend."""
+
 _REMARKABLE: Final[Mapping[Means, tuple[str, str]]] = {
     Means.UNKNOWN: ("unknown_state", "the contract does not say what {!r} means; polling goes on"),
     Means.WAITING_HUMAN: ("waiting_human", "the job waits for a person at the provider"),
@@ -63,8 +66,8 @@ def after_late_news(ev: e.Noted, at: datetime) -> Attention:
 
 
 def after_failed_read(op: Operation, failed: e.ReadFailed, at: datetime) -> Attention | None:
-    """A read told us nothing: shown once it persists, and at once where the provider says that the job is gone."""
-    persists = failed.code == "gone" or (op.failures + 1 >= PERSISTENT and failed.code not in _PATIENCE)
+    """A read told us nothing: shown once it persists, and at once where waiting mends nothing."""
+    persists = failed.code in _AT_ONCE or (op.failures + 1 >= PERSISTENT and failed.code not in _PATIENCE)
     return _since(op, Attention(failed.code, at, failed.why)) if persists and not op.exhausted else op.attention
 
 

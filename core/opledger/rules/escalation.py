@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from opledger.rules import partial
+from opledger.rules import deliveries, partial
 from opledger.rules.decide import open_deadline
 from opledger.rules.model import Operation, State, to_rfc3339
 from opledger.rules.plain import SafeText, clean
@@ -36,11 +36,11 @@ _PROVIDER: Final = "provider:"
 
 CRITICAL_CODES: Final = frozenset({State.CONTRACT_VIOLATION, State.CANCELLATION_UNCONFIRMED, State.CREATE_UNKNOWN})
 # A record that has ended is looked at by nobody else: where it is contradicted, or what its job left is lost or wrong,
-# no poll, no deadline and no state says so.
+# no poll, no deadline and no state says so. A delivery that cannot be read is all that was ever told of its job.
 HIGH_CODES: Final = frozenset(
     {
         State.RESULT_TIMED_OUT, State.RESULT_UNAVAILABLE, State.RESULT_VALIDATION_FAILED, PROVIDER_PAUSED,
-        "final_state_contradicted", partial.LOST, partial.INVALID,
+        "final_state_contradicted", partial.LOST, partial.INVALID, deliveries.UNREADABLE,
     }
 )  # fmt: skip
 

@@ -267,30 +267,18 @@ def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -
 def _read_failed(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     ev = entry.evidence
     assert isinstance(ev, e.ReadFailed)
-    if entry.cause.startswith(deliveries.CAUSE):
-        _unreadable(before, entry, state, changes)
-        return
-    if before.open_call is None or before.open_call.call_id != ev.call_id:  # else its permit was counted
+    called = ev.code != deliveries.UNREADABLE
+    if called and (before.open_call is None or before.open_call.call_id != ev.call_id):  # else its permit was counted
         changes["attempts"] = _counted(before, ev.action)
     if before.state in TERMINAL:
-        if ev.code == partial.LOST:
-            _attend(before, changes, Attention(partial.LOST, entry.at, ev.why))
+        if ev.code in (partial.LOST, deliveries.UNREADABLE):
+            _attend(before, changes, Attention(ev.code, entry.at, ev.why))
         return
     changes["last_error"] = ev.why
     changes["failures"] = before.failures + 1
     changes["backoff"] = before.backoff + 1
     if state not in NEEDS_HUMAN:
         _attend(before, changes, attention.after_failed_read(before, ev, entry.at))
-
-
-def _unreadable(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
-    """No call was made, and none follows: a person is told at once."""
-    ev = entry.evidence
-    assert isinstance(ev, e.ReadFailed)
-    if state not in TERMINAL:
-        changes["last_error"] = ev.why
-    if state not in NEEDS_HUMAN:
-        _attend(before, changes, Attention(ev.code, entry.at, ev.why))
 
 
 def _cancel_requested(before: Operation, entry: Entry, state: State, changes: Changes) -> None:

@@ -71,7 +71,7 @@ def told(minutes: float = 0, rounds: int = 1, level: Severity = Severity.CRITICA
     [
         ("contract_violation cancellation_unconfirmed create_unknown", Severity.CRITICAL),
         ("result_timed_out result_unavailable result_validation_failed", Severity.HIGH),
-        ("provider_paused final_state_contradicted", Severity.HIGH),
+        ("provider_paused final_state_contradicted delivery_unreadable", Severity.HIGH),
         ("partial_unavailable partial_invalid", Severity.HIGH),  # the record has ended: nothing else shows them
         ("read_failed gone unknown_state throttled not_delivered waiting_human credentials awaiting_approval", "low"),
         ("a_code_of_tomorrow", Severity.LOW),
