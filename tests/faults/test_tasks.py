@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import threading
 from collections import Counter
@@ -129,14 +130,22 @@ def prepare(folder: Path, task: str) -> None:
     plan.write_text(plan.read_text().replace('task = "reports-2026-11"', f'task = "{task}"'))
 
 
-def live(lab: Lab, receiver: Receiver, folder: Path, die_at: int) -> Life:
-    """Do the example in a folder of its own, killed once, and let another process bring it to its end."""
+def live(lab: Lab, receiver: Receiver, folder: Path, die_at: int, *, hand_over: bool = False) -> Life:
+    """Do the example in a folder of its own, killed once, and let another process bring it to its end.
+
+    With `hand_over` that one works in a copy of the folder, as on another machine, and must wait for the dead lease.
+    """
     task = f"task-{folder.name}"
     prepare(folder, task)
+    (folder / "opledger.toml").write_text('[worker]\nlease = "3s"\n' if hand_over else "")
     environment = {**lab.environment, "NOTICE_URL": receiver.url, "OPLEDGER_OPERATOR": "ana"}
     first, struck = work(Order(str(folder), environment, str(receiver.log), die_at))
     second = None
     if first != 0:
+        if hand_over:
+            there = folder.with_name(f"{folder.name}-there")
+            shutil.copytree(folder, there)
+            folder = there
         second, _ = work(Order(str(folder), environment, str(receiver.log)))
     return Life(task, folder, struck, (first, second))
 
@@ -185,6 +194,24 @@ def test_killed_at_every_write_and_every_effect(lab: Lab, tmp_path: Path, shard:
         for at, life in zip(numbers, lives, strict=True):
             check(lab, receiver, life)
             assert life.struck == names[at - 1]
+    assert judge(lab.sim.log()) == []
+    worker.signal(signal.SIGTERM)
+    assert worker.ends() == 0
+
+
+@pytest.mark.postgres
+def test_killed_here_and_resumed_on_another_machine(server_lab: Lab, tmp_path: Path) -> None:
+    """Two folders, one PostgreSQL: the second machine waits for the first one's lease, and goes on with its copy."""
+    lab = server_lab
+    lab.contract()
+    worker = lab.worker()
+    lab.present()
+    with receiving(tmp_path / "notices.jsonl") as receiver, ThreadPoolExecutor(AT_ONCE) as pool:
+        numbers = range(2, 76, 6)
+        lives = list(pool.map(lambda at: live(lab, receiver, tmp_path / f"pg-{at}", at, hand_over=True), numbers))
+        for life in lives:
+            check(lab, receiver, life)
+    assert sum(life.codes[0] == -signal.SIGKILL for life in lives) >= len(lives) - 2
     assert judge(lab.sim.log()) == []
     worker.signal(signal.SIGTERM)
     assert worker.ends() == 0
