@@ -6,6 +6,7 @@ edges/      touch the world, and decide nothing: clock, HTTP, secrets, files
 store/      the database: tables, migrations, the only state writes, reads for people
 ledger      the door for agents, command line and console; cannot reach HTTP
 worker      claim, decide, permit, send, read, record: the hub that knows rules and edges
+checkpoints/ sign the history, anchor it outside, refuse a restored backup
 service     runs the worker: ticks, renewals, sweeps, signals
 tasks/      plans of many steps that survive their agent
 receiver/   the HTTP door for webhooks: verify, store, then say so
