@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.bench import collect, hooks, memory
+from tests.bench import audit, collect, hooks, memory
 from tests.bench.provider import Provider
 
 Figures = dict[str, float]
 
-PARTS = ["polls", "submit", "waiting", "collect", "webhooks", "memory"]
+PARTS = ["polls", "submit", "waiting", "audit", "collect", "webhooks", "memory"]
 
 
 def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
@@ -119,6 +119,7 @@ def main() -> None:
     parser.add_argument("--result-mib", type=int, default=512, help="size of the result that is collected")
     parser.add_argument("--stream-mib", type=int, default=2048, help="size of a result that memory is measured with")
     parser.add_argument("--deliveries", type=int, default=5000, help="webhooks that are sent as fast as they are taken")
+    parser.add_argument("--events", type=int, default=300_000, help="events of the ledger that is verified")
     parser.add_argument("--no-postgres", action="store_true")
     chosen = parser.parse_args()
     parts = chosen.parts or PARTS
@@ -137,6 +138,8 @@ def main() -> None:
         submits(chosen.rounds)
     if "waiting" in parts:
         waits([1_000, 100_000])
+    if "audit" in parts:
+        audit.contest(chosen.events, chosen.rounds)
     if "collect" in parts:
         collect.contest(chosen.result_mib, chosen.rounds)
     if "webhooks" in parts:

@@ -51,6 +51,7 @@ class Scanner:
     def __init__(self) -> None:
         self._starts: dict[str, str] = {}
         self._seconds: dict[int, str] = {}
+        self._middles: dict[tuple[str | None, str], str] = {}
 
     def whole(self, operation_id: str, rows: Iterable[Raw]) -> bool:
         """True where every event follows from the one before, its hash is right and its columns are what it says."""
@@ -63,7 +64,7 @@ class Scanner:
         name = operation_id.encode()
         head = DOMAIN + len(name).to_bytes(8, "big") + name
         own = f',"operation_id":{quoted(operation_id)},"reason":'
-        before, seq, starts, seconds = _FIRST, 0, self._starts, self._seconds
+        before, seq, starts, seconds, middles = _FIRST, 0, self._starts, self._seconds, self._middles
         for id_, number, at, actor, kind, left, entered, cause, reason, job, body, link, digest, form in rows:
             seq += 1  # noqa: SIM113 - as fast as can be
             if (
@@ -83,17 +84,18 @@ class Scanner:
                 start = self._start(actor, text)
             second, rest = divmod(at, 1_000_000)
             stamp = seconds.get(second) or self._second(second)
-            start = f'{start}{stamp}{rest:06}Z","cause":{quoted(cause)},"data":{{'
+            then = f'{stamp}{rest:06}Z","cause":{quoted(cause)},"data":{{'
             end = (
                 f"{own}{'null' if reason is None else quoted(reason)},"
                 f'"remote_job_id":{"null" if job is None else quoted(job)},"seq":{seq},'
                 f'"to":{"null" if entered is None else quoted(entered)}}}'
             )
-            middle = f',"format":1,"from":{"null" if left is None else quoted(left)},"kind":"{kind}","next":'
+            middle = middles.get((left, kind)) or self._middle(left, kind)
+            begun = len(start)
             if not (
-                text.startswith(start)
+                text.startswith(then, begun)
                 and text.endswith(end)
-                and text.startswith(middle, text.rfind(',"format":', len(start), len(text) - len(end)))
+                and text.startswith(middle, text.rfind(',"format":', begun + len(then), len(text) - len(end)))
             ):
                 return False
         return True
@@ -109,6 +111,13 @@ class Scanner:
             self._starts.clear()
         self._starts[actor] = start
         return start
+
+    def _middle(self, left: str | None, kind: str) -> str:
+        if len(self._middles) > _KEPT:
+            self._middles.clear()
+        text = f',"format":1,"from":{"null" if left is None else quoted(left)},"kind":"{kind}","next":'
+        self._middles[left, kind] = text
+        return text
 
     def _second(self, second: int) -> str:
         if len(self._seconds) > _KEPT:
