@@ -1,6 +1,6 @@
 """No alarm on what opledger itself has written: histories by luck, with whatever people and providers say in them.
 
-``OPLEDGER_HISTORIES=100000 make test TESTS=tests/core/ledger/test_audit_honest.py`` looks at that many.
+``HISTORIES=100000 make test TESTS=tests/core/ledger/test_audit_honest.py`` looks at that many.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opledger.store.auditing import Slice
 from opledger.store.recording import seal
 from tests.support.records import FINGERPRINT, T0, a_permit, a_submission
 
-HISTORIES = int(os.environ.get("OPLEDGER_HISTORIES", "1500"))
+HISTORIES = int(os.environ.get("HISTORIES", "1500"))
 BODY = b'{"rows":5}'
 RESULT = StoredResult("file:///r", 3, "0" * 64, "text/csv", validated=True)
 WORDS = (
