@@ -164,6 +164,13 @@ def test_events_can_go_once_a_tombstone_says_so(ledger: Store) -> None:
         (first, seq, head), (other, *_) = rows.fetchall()
         values = OTHERS["tombstone"].replace(HEAD, "?, ?, ?")
         connection.execute(f"INSERT INTO tombstone VALUES ({values})", (first, seq, head))
+        # What comes behind the head that the tombstone names is in no archive.
+        later = f"{seq + 1}, 0, 'x', 'Noted', NULL, NULL, 'x', NULL, NULL, x'00', x'00', x'00', 1"
+        connection.execute("BEGIN")
+        connection.execute(f"INSERT INTO event VALUES (?, {later})", (first,))
+        with pytest.raises(sqlite3.IntegrityError, match="the journal only grows"):
+            connection.execute("DELETE FROM event WHERE seq = ?", (seq + 1,))
+        connection.execute("ROLLBACK")
         for table in ("event", "request", "operation"):
             connection.execute(f"DELETE FROM {table} WHERE operation_id = ?", (first,))
         assert connection.execute("SELECT operation_id FROM event").fetchall() == [(other,)]
@@ -333,6 +340,13 @@ def test_a_server_lets_events_go_once_a_tombstone_says_so(server_ledger: Store, 
             with pytest.raises(psycopg.Error, match="must name the head of an operation's chain"):
                 session.execute(add, wrong)
         session.execute(add, (first, seq, head))
+        # What comes behind the head that the tombstone names is in no archive.
+        later = f"{seq + 1}, 0, 'x', 'Noted', NULL, NULL, 'x', NULL, NULL, '', '', '', 1"
+        session.execute("BEGIN")
+        session.execute(f"INSERT INTO event VALUES (%s, {later})", (first,))
+        with pytest.raises(psycopg.Error, match="the journal only grows"):
+            session.execute("DELETE FROM event WHERE seq = %s", (seq + 1,))
+        session.execute("ROLLBACK")
         for table in ("event", "request", "operation"):
             session.execute(f"DELETE FROM {table} WHERE operation_id = %s", (first,))
         assert session.execute("SELECT operation_id FROM event").fetchall() == [(other,)]

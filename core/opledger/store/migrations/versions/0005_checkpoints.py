@@ -18,7 +18,8 @@ def upgrade() -> None:
     _tree()
     _papers()
     if op.get_context().dialect.name == "postgresql":
-        # Where a worker's login has been given its rights by the script of roles, it goes on after the upgrade.
+        # Where a worker's login has been given its rights by the script of roles, it goes on after the upgrade. Who may
+        # acknowledge and archive is for that script to say.
         op.execute(_GRANTS)
 
 
@@ -121,7 +122,7 @@ BEGIN
     LOOP
         EXECUTE format('GRANT SELECT ON %s TO %I', names, role.name);
         IF role.adds THEN
-            EXECUTE format('GRANT INSERT ON %s TO %I', names, role.name);
+            EXECUTE format('GRANT INSERT ON ledger, leaf, anchored, checkpoint TO %I', role.name);
             EXECUTE format('GRANT UPDATE, DELETE ON anchored TO %I', role.name);
         END IF;
     END LOOP;
