@@ -35,12 +35,7 @@ def submit(
     id_: Annotated[str | None, typer.Option("--id", metavar="OP", help="The operation's id: op_ and letters.")] = None,
     by: Annotated[str | None, typer.Option(metavar="WHO", help="Who asks for it; the operator by default.")] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A tag; may be given several times.")] = None,
-    expect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="What is expected of the result: 'count >= 28' is tried, a sentence is a remark."
-        ),
-    ] = None,
+    expect: Annotated[str | None, typer.Option(metavar="TEXT", help="Tried: 'count >= 28'; or a remark.")] = None,
     create_deadline: Annotated[
         str | None, typer.Option(metavar="D", help="How long it may take to be accepted.")
     ] = None,

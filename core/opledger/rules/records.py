@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import codecs
 import csv
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from opledger.rules import jsontext
+from opledger.rules import delimited, jsontext
 from opledger.rules.arrays import ArrayItems
 from opledger.rules.contract import ResultFormat
 from opledger.rules.looks import Look
@@ -29,9 +28,6 @@ MAX_LINE: Final = 4 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\n\r"
 _LOOKAHEAD: Final = 64 * 1024  #: white space in front of a document beyond which nobody looks for an array
-_DELIMITERS: Final = (b",", b";", b"\t", b"|")
-_QUOTED: Final = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"')
-_CLOSING: Final = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
 
 
 class Records:
@@ -301,9 +297,8 @@ class Csv(_Lines):
         if not part and not self._inside:
             return
         if self._delimiter is None:
-            bare = _QUOTED.sub(b"", part)
-            self._delimiter = max(_DELIMITERS, key=bare.count)
-        self._inside, fields = _scan(part, self._delimiter, inside=self._inside)
+            self._delimiter = delimited.delimiter_of(part)
+        self._inside, fields = delimited.scan(part, self._delimiter, inside=self._inside)
         self._fields += fields
         if self._looks or not self._width:
             self._row_size += len(part)
@@ -363,31 +358,6 @@ class Csv(_Lines):
     def _cells(self) -> Iterator[list[str]]:
         lines = [part.decode("utf-8", "replace") + "\n" for part in self._parts]
         return csv.reader(lines, delimiter=(self._delimiter or b",").decode())
-
-
-def _scan(part: bytes, delimiter: bytes, *, inside: bool) -> tuple[bool, int]:
-    """Say whether a quoted field is open at the end of this line, and how many delimiters stand outside of quotes.
-
-    A quote opens a field only at its start, as Python's csv module has it; two quotes inside are one.
-    """
-    if b'"' not in part:
-        return inside, 0 if inside else part.count(delimiter)
-    at = delimiters = 0
-    while True:
-        if not inside and part.startswith(b'"', at):
-            at += 1
-            inside = True
-        if inside:
-            closing = _CLOSING.match(part, at)
-            if closing is None:
-                return True, delimiters
-            at = closing.end()
-            inside = False
-        found = part.find(delimiter, at)
-        if found < 0:
-            return False, delimiters
-        delimiters += 1
-        at = found + 1
 
 
 def _values_in(data: bytes) -> int:
