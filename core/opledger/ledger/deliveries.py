@@ -122,12 +122,12 @@ class Doors:
     def _mask_more(self, *, commands: bool) -> None:
         """Get to know what else a provider may give back in a webhook: our key for its API, for one (I24).
 
-        Where that cannot be had here, it need not be: a receiver may well run without it. Commands are run once for
-        each version of the contracts, and not every half a minute.
+        Where that cannot be had here, it need not be: a receiver may well run without it. Commands and keyrings are
+        asked once for each version of the contracts, and not every half a minute.
         """
         for contract in self._contracts.values():
             for reference in contract.references:
-                if reference.startswith("command:") is commands:
+                if reference.startswith(("command:", "keyring:")) is commands:
                     with suppress(ConfigWrong):
                         self._secrets.resolve(reference)
 
