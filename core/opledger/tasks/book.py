@@ -81,7 +81,8 @@ class Book:
 
     def look(self) -> Story:
         """Read both places and change neither. Raises ProgressBroken."""
-        self.story = self._read(mend=False)
+        with self.papers.writing():  # between the two reads a runner may write to both
+            self.story = self._read(mend=False)
         return self.story
 
     def known(self) -> Story:

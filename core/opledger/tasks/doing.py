@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opledger.edges.files import private_folder
-from opledger.errors import Refused
+from opledger.errors import ConfigWrong, Refused
 from opledger.ledger import Ledger, WaitTimedOut
 from opledger.ledger.health import ALIVE
 from opledger.rules import fingerprint
@@ -171,7 +171,24 @@ class Doer:
     # --- operations ---------------------------------------------------------------------------------------------
 
     def _submit(self, step: Step, action: Submit) -> Need | None:
-        op = self.book.ledger.submit(
+        try:
+            op = self._submitted(step, action)
+        except (Refused, ConfigWrong) as error:
+            if operation_of(self.book.ledger, self.book.plan.task, step.id) is None:
+                self._failed(step, {"submitted": False}, error.message)  # so the step may be mended
+            raise
+        found = self._wait(step, op)
+        if isinstance(found, Need):
+            return found
+        held = self.checker.try_all(step, self.book.story.outputs, going=self.keeper.check)
+        proof = {"operation_id": found.operation_id, "state": str(found.state), "checks": list(held.proofs)}
+        if held.ok:
+            self._add(Draft(Kind.COMPLETED, step, proof, _outputs_of(found)))
+            return None
+        return self._failed(step, {"operation_id": found.operation_id, "state": str(found.state)}, held.why or "")
+
+    def _submitted(self, step: Step, action: Submit) -> Operation:
+        return self.book.ledger.submit(
             action.contract,
             templates.fill(action.body, self.book.story.outputs),
             requested_by=self.book.actor.name,
@@ -182,15 +199,6 @@ class Doer:
             task=self.book.plan.task,
             step=step.id,
         )
-        found = self._wait(step, op)
-        if isinstance(found, Need):
-            return found
-        held = self.checker.try_all(step, self.book.story.outputs, going=self.keeper.check)
-        proof = {"operation_id": found.operation_id, "state": str(found.state), "checks": list(held.proofs)}
-        if held.ok:
-            self._add(Draft(Kind.COMPLETED, step, proof, _outputs_of(found)))
-            return None
-        return self._failed(step, {"operation_id": found.operation_id, "state": str(found.state)}, held.why or "")
 
     def _wait(self, step: Step, op: Operation) -> Operation | Need:
         """Wait until an operation has ended. Raises WaitTimedOut where our patience ends first."""

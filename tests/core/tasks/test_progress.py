@@ -82,7 +82,9 @@ def test_a_file_without_a_ledger_is_no_first_run(desk: Desk) -> None:
         (other / name).write_bytes((desk.folder / name).read_bytes())
     (other / "monthly.plan.toml").write_text(desk.plan.read_text().replace('task = "monthly"', 'task = "weekly"'))
     for _ in range(2):
-        with pytest.raises(ProgressBroken, match="the ledger knows 0: it belongs to another ledger"):
+        with pytest.raises(
+            ProgressBroken, match=r"begun for task 'monthly'. where the ledger knows 0: it belongs to another ledger"
+        ):
             desk.task(plan=other / "monthly.plan.toml").run()
     assert (other / "monthly.progress.jsonl").read_bytes() == whole
     assert desk.trace(other) == []
@@ -258,6 +260,23 @@ def test_two_runners_at_once_do_everything_once(desk: Desk) -> None:
     assert desk.trace() == ["one", "two", "three"]
     assert desk.task().run() is None
     assert desk.kinds().count((None, "note")) == 2
+
+
+def test_looking_never_disturbs_and_is_never_disturbed(small: Desk) -> None:
+    """Between the ledger and the file a runner may be: whoever looks meanwhile sees no broken file."""
+    small.write(*(ran(f"s{number}") for number in range(8)))
+    done, problems = threading.Event(), []
+
+    def look() -> None:
+        while not done.is_set():
+            problems.append(small.task().status().problem)
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    assert small.task().run() is None
+    done.set()
+    looker.join()
+    assert set(problems) == {None}
 
 
 def test_a_dead_runner_elsewhere_is_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from opledger.config import UnknownContract
 from opledger.errors import BodyConflict, Refused, UsageError
 from opledger.ledger import WaitTimedOut
 from opledger.rules import evidence as e
@@ -293,6 +294,22 @@ def test_a_reworded_operation_is_refused_and_shown(small: Desk) -> None:
     small.write(CREATE.replace('"create"', '"again"'), task="weekly")
     small.opened.submit("jobs", {"rows": 7}, task="weekly", step="again")
     with pytest.raises(BodyConflict, match="another"):
+        small.task().run(0)
+
+
+def test_an_operation_that_was_never_made_may_be_mended(small: Desk) -> None:
+    """The ledger refused it (here: no such contract), so nothing is out there, and the plan may say it better."""
+    small.write(CREATE.replace('"jobs"', '"jbos"'))
+    for _ in range(2):
+        with pytest.raises(UnknownContract, match="jbos"):
+            small.task().run(0)
+    assert small.kinds()[-1] == ("create", "failed")
+    small.write(CREATE)
+    with pytest.raises(WaitTimedOut):
+        small.task().run(0)
+    assert small.kinds()[-1] == ("create", "intent")
+    small.write(CREATE.replace("5", "6"))
+    with pytest.raises(PlanChanged, match="step create"):
         small.task().run(0)
 
 

@@ -104,7 +104,7 @@ def _of_step(step: Step, standing: Standing, story: Story) -> Next:
         return Begin(step) if began is None else question(step, action, story)
     if isinstance(action, Submit):
         # The ledger has one operation for a step, however often it is submitted.
-        return Begin(step) if began is None else GoOn(step, began)
+        return Begin(step) if began is None or standing.never_sent else GoOn(step, began)
     if standing.stand is Stand.FAILED and standing.failed is not None:
         return Begin(step) if step.repeatable else failed(step, standing.failed)
     if isinstance(action, Command):

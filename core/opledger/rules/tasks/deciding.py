@@ -82,7 +82,7 @@ def deciding(plan: Plan, story: Story, who: Actor, step_id: str, verdict: Verdic
     if first.id != step_id and standing.stand is Stand.OPEN:
         raise Refused(f"step {step_id} is not reached yet; next is step {first.id}")
     if verdict is Verdict.REPEAT:
-        if isinstance(step.action, Submit):
+        if isinstance(step.action, Submit) and not standing.never_sent:
             raise Refused(
                 f"step {step_id} has one operation, which stands: decide about that (opledger choices), or settle the "
                 "step (done or skip) and add another step to the plan"

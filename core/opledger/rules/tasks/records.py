@@ -157,8 +157,10 @@ def compare(data: bytes | None, ledger: Sequence[bytes], place: str) -> Compared
         if ours != theirs:
             return Compared(f"says something else in line {number} than the ledger")
     if len(lines) > len(ledger):
+        of = read(lines[0]).proof.get("began")
+        whose = f" (it was begun for task {of!r})" if of else ""
         return Compared(
-            f"has {len(lines)} records where the ledger knows {len(ledger)}: it belongs to another ledger "
+            f"has {len(lines)} records{whose} where the ledger knows {len(ledger)}: it belongs to another ledger "
             "(look at OPLEDGER_DB), or the database was set back"
         )
     missing = [read(line) for line in ledger[len(lines) :]]

@@ -58,6 +58,11 @@ class Standing:
         return None if last is None else last.fingerprint
 
     @property
+    def never_sent(self) -> bool:
+        """True where the ledger refused the step's operation, so that there is none."""
+        return self.stand is Stand.FAILED and self.failed is not None and self.failed.proof.get("submitted") is False
+
+    @property
     def by_decision(self) -> bool:
         """True where a person settled it: there is no proof to try again."""
         return self.settled is not None and self.settled.kind is Kind.DECISION
@@ -189,6 +194,8 @@ def _troubles(step: Step | None, step_id: str, standing: Standing) -> Iterable[s
 
 def _may_be_mended(step: Step, standing: Standing) -> bool:
     """True where nothing outside can be left of the step: it failed, and would be begun anew."""
+    if standing.never_sent:
+        return True
     return standing.stand is Stand.FAILED and step.repeatable and isinstance(step.action, Command | Agent)
 
 
