@@ -222,6 +222,8 @@ async def test_what_anchors_hold_is_said_and_the_rest_is_verified_at_once_next_t
     with home.ledger() as ledger:
         happens(ledger, first(home), e.Noted("seen"))
     async with running(home, "audit") as pilot:
-        await sees(pilot, "6 events of 1 operations", "Verified is what came behind checkpoint 1", "1 events of 1")
+        await sees(
+            pilot, "6 events of 1 operations", "Verified is what came behind checkpoint 1", "1 event of 1 operation"
+        )
         await pilot.press("v")
         await sees(pilot, "9 events of 2 operations", "all as it was written")

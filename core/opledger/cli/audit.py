@@ -112,7 +112,8 @@ def lines(found: Verified) -> Iterable[str]:
         yield f"{one.kind}  {_where(one)}{clean(one.message)}"
     if found.count > len(found.findings):
         yield f"and {found.count - len(found.findings):,} more: {', '.join(f'{k} {n:,}' for k, n in found.kinds)}"
-    yield f"{found.count:,} findings" if found.count else "no findings: all as it was written"
+    found_all = f"{found.count:,} finding{'' if found.count == 1 else 's'}"
+    yield found_all if found.count else "no findings: all as it was written"
 
 
 def _where(one: Finding) -> str:

@@ -244,9 +244,10 @@ def _outcome(
 
 def _notes(part: Part, papers: Papers, log: Log, trusted: Trust | None) -> Iterator[Finding]:
     if part.tail:
-        words = f"{part.tail:,} events of {part.loose:,} operations came after the last checkpoint"
+        tail = f"{_many(part.tail, 'event')} of {_many(part.loose, 'operation')}"
+        words = f"{tail} came after the last checkpoint"
         if not log.last:
-            words = f"there is no checkpoint yet: none of {part.tail:,} events of {part.loose:,} operations is anchored"
+            words = f"there is no checkpoint yet: none of {tail} is anchored"
         yield Finding("UNANCHORED_TAIL", None, None, words)
     for one in papers.acknowledgements:
         words = (
@@ -260,6 +261,10 @@ def _notes(part: Part, papers: Papers, log: Log, trusted: Trust | None) -> Itera
             "machine: give the key that you know, --key (opledger audit key prints it where the worker runs)"
         )
         yield Finding("KEY_OF_DATABASE", None, None, words)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _other_key(papers: Papers, trusted: Trust | None) -> list[Finding]:

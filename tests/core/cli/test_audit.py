@@ -71,7 +71,7 @@ def test_what_was_changed_is_named_and_exits_with_4(terminal: Terminal, ledger: 
     done = terminal("audit", "verify")
     assert done.code == 4
     assert f"COLUMN  {operation_id} event 1: of event 1 the bytes and the columns differ: actor" in done.out
-    assert done.out.endswith("1 findings\n")
+    assert done.out.endswith("1 finding\n")
 
 
 def test_what_a_row_says_acts_on_no_terminal(terminal: Terminal, ledger: Ledger) -> None:
@@ -96,7 +96,7 @@ def test_only_what_is_new_where_somebody_says_so(terminal: Terminal, ledger: Led
     tamper(terminal, f"UPDATE event SET actor = 'eve' WHERE operation_id = '{first}'")
     done = terminal("audit", "verify", "--since", "1", "--json")
     assert (done.code, done.json["operations"], done.json["since"]["number"]) == (0, 1, 1)
-    assert done.json["notes"][0]["message"].startswith("1 events of 1 operations")
+    assert done.json["notes"][0]["message"].startswith("1 event of 1 operation came")
     assert "only what came behind checkpoint 1" in terminal("audit", "verify", "--since", "1").out
     assert terminal("audit", "verify").code == 4
     tamper(terminal, f"UPDATE event SET actor = 'eve' WHERE operation_id = '{second}' AND seq = 2")
