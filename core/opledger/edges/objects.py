@@ -16,6 +16,9 @@ from opledger.rules.notes import MAX_NOTE
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+PATIENCE: Final = 10
+"""Seconds for one request: a worker that ends waits for this, and the next one brings what is missing."""
+
 _DIGITS: Final = 20
 _STEPS: Final = (1, 1_000, 100_000)
 """How far behind the newest checkpoint is looked for the last one that was kept, before all are listed."""
@@ -43,7 +46,9 @@ class ObjectAnchor:
                 "install it: pip install 'opledger[objects]'"
             ) from None
         place = "/".join((f"{scheme}://{bucket}", *prefix))
-        return cls(place, ledger_id, connect(scheme, bucket, "/".join(prefix), "an anchor in [audit]"))
+        return cls(
+            place, ledger_id, connect(scheme, bucket, "/".join(prefix), "an anchor in [audit]", patience=PATIENCE)
+        )
 
     def latest(self, near: int) -> list[str]:
         """Return some of the newest notes, the newest last."""

@@ -333,8 +333,11 @@ def read_url(url: str, setting: str = SETTING) -> tuple[str, str, tuple[str, ...
 _MEMORY: dict[str, ObjectStore] = {}  # one for each name, so that all of a process see the same
 
 
-def connect(scheme: str, bucket: str, prefix: str, setting: str = SETTING) -> ObjectStore:
-    """Open a bucket; nothing is asked of it yet. Raises ConfigWrong where the environment has no fit credentials."""
+def connect(scheme: str, bucket: str, prefix: str, setting: str = SETTING, *, patience: int = 60) -> ObjectStore:
+    """Open a bucket; nothing is asked of it yet. One request may take `patience` seconds, tries half of that.
+
+    Raises ConfigWrong where the environment has no fit credentials.
+    """
     from datetime import timedelta
 
     from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
@@ -348,10 +351,10 @@ def connect(scheme: str, bucket: str, prefix: str, setting: str = SETTING) -> Ob
         "client_options": {
             "allow_http": plain,
             "connect_timeout": timedelta(seconds=5),
-            "timeout": timedelta(seconds=60),
+            "timeout": timedelta(seconds=patience),
         },
         # A few tries for what passes; what lasts is tried again by the worker, where people can see it.
-        "retry_config": {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=30)},
+        "retry_config": {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=patience / 2)},
     }
     try:
         if scheme == "s3":

@@ -14,6 +14,7 @@ import pytest
 
 from opledger.edges.anchors import NEAR, TAIL, FileAnchor, JournalAnchor, SyslogAnchor, open_anchor
 from opledger.errors import ConfigWrong, StoreUnavailable
+from tests.support.objects import SECRET, s3_server
 
 LEDGER = "ldg_01JC0000000000000000000000"
 
@@ -162,10 +163,22 @@ def test_a_log_that_is_not_there(tmp_path: Path) -> None:
     assert (open_anchor("syslog:", LEDGER).name, open_anchor("journald:", LEDGER).name) == ("syslog:", "journald:")
 
 
-def test_objects_are_written_once(tmp_path: Path) -> None:
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.processes)])
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A folder of an object store: in memory, and of an S3 server behind real sockets."""
+    if request.param == "memory":
+        yield f"memory://anchors/{uuid4().hex}"
+        return
+    with s3_server("anchors") as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        yield "s3://anchors/some/folder"
+
+
+def test_objects_are_written_once(bucket: str) -> None:
     """A bucket under retention lock: create-only, one object for each note, the newest found without listing all."""
-    url = f"memory://anchors/{uuid4().hex}"
-    anchor, other = open_anchor(url, LEDGER), open_anchor(url, "ldg_01JC0000000000000000000001")
+    anchor, other = open_anchor(bucket, LEDGER), open_anchor(bucket, "ldg_01JC0000000000000000000001")
+    assert (anchor.name, anchor.reads) == (bucket, True)
     assert list(anchor.latest(1)) == list(anchor.notes()) == []
     anchor.append([(number, note(number)) for number in range(1, 12)])
     other.append([(1, note(99))])
@@ -176,6 +189,18 @@ def test_objects_are_written_once(tmp_path: Path) -> None:
     for near in (1, 2, 12, 13, 5_000, 10**9):
         assert anchor.latest(near)[-1] == note(12)
     assert list(other.notes()) == [note(99)]
+
+
+def test_a_bucket_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said in our own words, which hold no key."""
+    with s3_server("anchors") as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        anchor = open_anchor("s3://missing/x", LEDGER)
+        for do in (lambda: anchor.append([(1, note(1))]), lambda: list(anchor.notes()), lambda: anchor.latest(3)):
+            with pytest.raises(StoreUnavailable, match="the anchor s3://missing/x: the bucket is not there") as caught:
+                do()
+            assert SECRET not in caught.value.message
 
 
 @pytest.mark.parametrize("url", ["ftp://host/x", "s3://", "s3://user:hunter2@bucket/x", "memory://a?b=c", "nothing:x"])
