@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opledger.edges.clock import SystemClock
-from opledger.errors import Refused, UnknownOperation, UsageError
+from opledger.errors import IntegrityBroken, Refused, UnknownOperation, UsageError
 from opledger.ledger import Ledger, archive, audit
 from opledger.ledger.audit import Asked
 from opledger.rules.model import Actor, ActorKind, Means
@@ -155,6 +155,27 @@ def test_a_file_that_was_changed_is_found(home: Home, out: Path) -> None:
     out.write_text("\n".join(whole[:-1]) + "\n")
     with pytest.raises(UsageError, match="no whole archive"):
         verify(home, archives=[out])
+
+
+def test_what_is_not_whole_stays(file_home: Home, out: Path) -> None:
+    """The file is read back before anything is deleted: evidence of a change must not be archived away."""
+    import sqlite3
+
+    with file_home.ledger() as ledger:
+        gone = ended(ledger, 1)
+        checkpoint(ledger)
+    session = sqlite3.connect(file_home.url.removeprefix("sqlite:///"), isolation_level=None)
+    guards = session.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _ in guards:
+        session.execute(f'DROP TRIGGER "{name}"')
+    session.execute("UPDATE event SET actor = 'eve' WHERE seq = 2")
+    for _, sql in guards:
+        session.execute(sql)
+    session.close()
+    with pytest.raises(IntegrityBroken, match=r"nothing was deleted: .* is not whole .COLUMN"):
+        put_away(file_home, out)
+    with file_home.ledger() as ledger:
+        assert ledger.show(gone).operation_id == gone
 
 
 def test_a_tombstone_that_was_changed_is_found(file_home: Home, out: Path) -> None:
