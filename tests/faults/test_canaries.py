@@ -246,8 +246,9 @@ def test_forty_secrets_in_twelve_encodings_are_nowhere(
     assert len(forms) == 480
     draw = random.Random(seed)
     draw.shuffle(forms)
-    # What is said and how it is read is the same with every database; what differs is what that leaves behind.
-    forms = forms if lab.url.startswith("sqlite") else forms[::4]
+    # What is said, and how it is read and shown, is the same with every database; what that leaves behind is not.
+    everywhere = lab.url.startswith("sqlite")
+    forms = forms if everywhere else forms[::4]
 
     # What is asked for first makes the worker know the secrets; a provider repeats what it was sent.
     first = lab.submit(_seconds=0.1)
@@ -267,7 +268,8 @@ def test_forty_secrets_in_twelve_encodings_are_nowhere(
         lab.until(operation, lambda op: op.state in TERMINAL or op.attention is not None)
     told = [Path(name).read_bytes() for name in known]
     told += [path.read_bytes() for path in lab.folder.glob("ledger.db-wal")]  # it is gone once the worker has ended
-    looks(lab, operations[0].operation_id)
+    if everywhere:
+        looks(lab, operations[0].operation_id)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(PATIENCE) == 0
     told += [path.read_bytes() for path in sorted(lab.folder.rglob("*")) if path.is_file()]
