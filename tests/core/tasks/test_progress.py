@@ -262,21 +262,22 @@ def test_two_runners_at_once_do_everything_once(desk: Desk) -> None:
     assert desk.kinds().count((None, "note")) == 2
 
 
-def test_looking_never_disturbs_and_is_never_disturbed(small: Desk) -> None:
-    """Between the ledger and the file a runner may be: whoever looks meanwhile sees no broken file."""
-    small.write(*(ran(f"s{number}") for number in range(8)))
-    done, problems = threading.Event(), []
+def test_who_only_looks_sees_no_half_of_a_write(small: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the ledger and the look at the file somebody writes to both: that breaks nothing."""
+    half_way(small)
+    looking, real = small.task(), papers.Papers.read_progress
+    writers = [threading.Thread(target=lambda: small.task().note("meanwhile"))]
 
-    def look() -> None:
-        while not done.is_set():
-            problems.append(small.task().status().problem)
+    def read(self: papers.Papers) -> bytes | None:
+        if self is looking._book.papers and writers[0].ident is None:
+            writers[0].start()
+            writers[0].join(2)  # it has to wait for us, and we do not wait for it
+        return real(self)
 
-    looker = threading.Thread(target=look)
-    looker.start()
-    assert small.task().run() is None
-    done.set()
-    looker.join()
-    assert set(problems) == {None}
+    monkeypatch.setattr(papers.Papers, "read_progress", read)
+    assert looking.status().problem is None
+    writers[0].join()
+    assert small.kinds()[-1] == (None, "note")
 
 
 def test_a_dead_runner_elsewhere_is_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
