@@ -20,7 +20,7 @@ from textual.screen import ModalScreen, Screen
 PACKAGE: Final = "opledger_console"
 EVERYWHERE: Final = "everywhere"
 
-DESTRUCTIVE: Final = frozenset({"approve", "reject", "cancel", "reconcile", "resolve"})
+DESTRUCTIVE: Final = frozenset({"approve", "reject", "cancel", "reconcile", "resolve", "tasks.answer"})
 """Actions that lead to a decision. A key that is pressed by habit, or instead of another one, must not be theirs."""
 
 _HABITS: Final = frozenset({"enter", "space", "tab", "escape", "backspace", "up", "down", "left", "right"})

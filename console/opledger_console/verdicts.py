@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 Verb = Literal["approve", "reject", "cancel", "resolve", "acknowledge", "note", "read", "pause", "resume"]
@@ -38,3 +38,15 @@ class BulkVerdict:
     job: str | None = None
     length: str | None = None
     until: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """The answer to one question of a task, as it was asked at `asked_at`."""
+
+    plan: str  #: the plan's file
+    task: str
+    step: str
+    asked_at: datetime
+    answer: str
+    reason: str

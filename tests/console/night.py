@@ -19,7 +19,9 @@ from opledger.edges import clock as clocks
 from opledger.rules import decide
 from opledger.rules import evidence as e
 from opledger.rules.model import Action, Deadline, Means, Operation, StoredResult
+from opledger.rules.tasks.records import Kind
 from opledger.store import Answer, Recorded, Write
+from tests.console.planned import Scribe, example
 from tests.core.ledgers import WORKER, Home
 from tests.core.rules.operations import CANCEL, JOBS
 
@@ -213,6 +215,26 @@ def _running(night: Night) -> None:
     night.submit("audit trail again", 5001, expectation=why)
 
 
+def _tasks(night: Night) -> None:
+    """Tasks with a plan: one asks, one is run, one waits because a step failed, one is over."""
+    with night.home.ledger(SETTINGS) as ledger:
+        example(Scribe(ledger, "reports-2026-11", NIGHT - timedelta(minutes=9)), night.ids["daily sales"])
+        runs = Scribe(ledger, "monthly close", NIGHT - timedelta(minutes=41))
+        runs.began((("collect", "Collect the accounts", "submit"), ("send", "Send the invoices", "submit")))
+        runs.add(Kind.INTENT, "collect", proof={"does": "collect", "token": "key-of-collect"})
+        ledger.store.tasks.claim(
+            "monthly close", runs.run, "box-1/runner_1", "box-1", timedelta(minutes=2), now=NIGHT - timedelta(minutes=1)
+        )
+        lost = Scribe(ledger, "wages", NIGHT - timedelta(hours=2))
+        example(lost, upto=2)
+        lost.add(Kind.INTENT, "tell", proof={"does": "python notify.py", "token": "key-of-tell"})
+        lost.add(Kind.NOTE, by="ben", reason="the mail server was down at one")
+        over = Scribe(ledger, "wages-2026-10", NIGHT - timedelta(days=3))
+        example(over)
+        over.add(Kind.ANSWER, "publish", by="ana", outputs={"answer": "no"}, reason="sent by hand already")
+        over.add(Kind.NOTE, proof={"ended": "stopped", "steps": {}}, reason="step publish was answered with no")
+
+
 def _places(night: Night) -> None:
     """A paused provider; a worker that lives, and one that died with a lease."""
     now = NIGHT
@@ -247,6 +269,6 @@ def whole_night(root: Path, hands: Hands) -> Night:
     """Make all of it."""
     hands.time = NIGHT - timedelta(hours=5)
     made = Night(root, hands)
-    for part in (_ended, _waiting, _running, _places):
+    for part in (_ended, _waiting, _running, _tasks, _places):
         part(made)
     return made

@@ -16,6 +16,7 @@ from opledger.rules.model import Approval, Attention, Operation, State
 from opledger.rules.policy import Demand
 from opledger.rules.shapes import Json
 from opledger_console.dialogs.acknowledge import AcknowledgeDialog
+from opledger_console.dialogs.answer import AnswerDialog
 from opledger_console.dialogs.approve import ApproveDialog
 from opledger_console.dialogs.base import Dialog
 from opledger_console.dialogs.bulk import BulkDialog, BulkOutcome, BulkReport, Prospect
@@ -27,6 +28,7 @@ from opledger_console.dialogs.panel import TextPanel
 from opledger_console.dialogs.provider import ProviderDialog
 from opledger_console.dialogs.reject import RejectDialog
 from opledger_console.dialogs.resolve import ResolveDialog
+from opledger_console.pages.plans import AnswerSheet
 from tests.core.rules.operations import CANCEL, NOON, contract, operation
 
 HOSTILE = "\x1b[2J\x1b]0;own\x07\x9b31m\x7f\u202e\u200b[@click=app.quit]x[/] [/ [bold red]\ud800\\ 9\ufe0f\U000e0041"
@@ -172,7 +174,11 @@ def every(text: str | None = None, clock: Clock | None = None, big: bool = False
         sheet = replace(SHEET, sends=t, promises=t, leaves=t, destroys=(t,), others=((t, t, t),))
         answers = ((t, t), (t, f'{{"a": "{t}"}}'))
         prospects = (Prospect(t, t, True, t, 1), Prospect(t, t, False, t, 1))
+    asked = AnswerSheet("monthly.plan.toml", "monthly", "publish", NOON, "Publish it?", ("yes", "no"), ("no",))
+    if t is not None:
+        asked = AnswerSheet(t, t, t, NOON, t, (t, f"{t} no"), (t,))
     return {
+        "answer": AnswerDialog(asked, clock=clock),
         "approve": ApproveDialog(op, seen, NOON, clock=clock),
         "reject": RejectDialog(op, seen, NOON, clock=clock),
         "cancel": CancelDialog(job, sheet, NOON, clock=clock),
