@@ -421,6 +421,13 @@ def _layout(cls: type[Evidence]) -> tuple[_Part, ...]:
 
 
 _LAYOUTS: Final = {cls: _layout(cls) for cls in KINDS.values()}
+_DECODERS: Final = {
+    cls: {name: decode for name, _, _, decode in layout if decode is not None} for cls, layout in _LAYOUTS.items()
+}
+_ABSENT: Final = {
+    cls: {name: None for name, default, _, _ in layout if default is MISSING} for cls, layout in _LAYOUTS.items()
+}
+"""What a field without a default is where the data leave it out."""
 
 
 def to_data(evidence: Evidence) -> dict[str, Any]:
@@ -441,12 +448,8 @@ def from_data(kind: str, data: Mapping[str, Any]) -> Evidence:
     holds either was not written by this program.
     """
     cls = KINDS[kind]
-    decoders = {name: decode for name, _, _, decode in _LAYOUTS[cls]}
-    values: dict[str, Any] = {}
-    for name, value in data.items():
-        decode = decoders.get(name)
-        values[name] = value if decode is None or value is None else decode(value)
-    for name, default, _, _ in _LAYOUTS[cls]:
-        if name not in values and default is MISSING:
-            values[name] = None
+    values: dict[str, Any] = {**_ABSENT[cls], **data}
+    for name, decode in _DECODERS[cls].items():
+        if values.get(name) is not None:
+            values[name] = decode(values[name])
     return cls(**values)
