@@ -455,3 +455,22 @@ def test_an_agent_a_reader_and_who_looked_at_another_question_are_refused(home: 
         with pytest.raises(Refused, match="not open any more"):
             answer(desk, given)
     assert answers(home) == [("ana", "yes", "because")]
+
+
+# --- the inbox -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_inbox_says_that_tasks_wait_and_where(home: Home) -> None:
+    """An inbox that calls itself empty while a task asks for an answer would be believed."""
+    with home.ledger() as ledger:
+        scribe = Scribe(ledger, "reports", BEGAN)
+        example(scribe)
+        async with running(home, "inbox") as pilot:
+            text = await sees(pilot, "No operation waits for a person; 1 task waits for somebody: 4 shows it.")
+            assert "Nothing waits" not in text
+            await pilot.press("4")
+            await sees(pilot, "Deliver the report?")
+            await pilot.press("1")
+            scribe.add(Kind.ANSWER, "publish", by="ana", outputs={"answer": "no"}, reason="later")
+            scribe.add(Kind.NOTE, proof={"ended": "stopped", "steps": {}}, reason="answered with no")
+            await sees(pilot, "Nothing waits for a person.")

@@ -17,6 +17,8 @@ from opledger.store import Filter
 from opledger.store.tail import Mark, TailEvent
 from opledger.store.values import Sort
 from opledger_console.desk import Desk
+from opledger_console.desk.plans import PlanBook
+from opledger_console.pages.plans import waiting
 
 MOST: Final = 1_000
 """How many rows are read; a person who has more in front of them needs a filter, not a list."""
@@ -58,6 +60,7 @@ class Waiting:
     total: int
     settled: tuple[Settled, ...]  #: the newest first; read only where nothing waits
     taken_at: datetime
+    tasks: int = 0  #: how many tasks stand still until somebody does something; the tasks screen shows them
 
 
 class InboxReader:
@@ -70,6 +73,7 @@ class InboxReader:
         self._desk = desk
         self._mark: Mark | None = None
         self._settled: deque[Settled] = deque(maxlen=LAST)
+        self._plans = PlanBook(desk)
 
     def read(self) -> Waiting:
         """Look at everything that waits. Raises StoreUnavailable."""
@@ -88,6 +92,7 @@ class InboxReader:
             total=max(sum(counts.values()) + len(stopped), len(rows)),
             settled=() if rows else self._decided(),
             taken_at=now,
+            tasks=waiting(self._plans.read(), now),
         )
 
     def _records(self, counts: Mapping[str, int], now: datetime) -> Iterable[Operation]:

@@ -126,7 +126,8 @@ class InboxScreen(ActingScreen):
         found = self._found
         if found is None:
             return
-        self.query_one("#waiting", Listing).show([row_of(one, now) for one in found.rows], empty=f" {NOTHING}")
+        rows = [row_of(one, now) for one in found.rows]
+        self.query_one("#waiting", Listing).show(rows, empty=f" {_nothing(found)}")
         self.query_one("#settled", Listing).show([_settled_row(one, now) for one in found.settled])
         self.query_one("#sum", Static).update(_sum(found, now))
         self._tell_of(now)
@@ -244,7 +245,7 @@ class InboxScreen(ActingScreen):
         """Go to the next row in the order of urgency, from the last one round to the first."""
         listing = self.query_one("#waiting", Listing)
         if not listing.rows:
-            self.say(NOTHING)
+            self.say(NOTHING if self._found is None else _nothing(self._found))
             return
         place = listing.place
         listing.go_to(listing.rows[0 if place is None else (place + 1) % len(listing.rows)].key)
@@ -287,6 +288,16 @@ def _head(one: Escalation, op: Operation | None, now: datetime) -> Text:
     return text
 
 
+def _tasks(number: int) -> str:
+    """Say that tasks wait: what they ask is no operation, and is shown on a screen of its own."""
+    one = "1 task waits for somebody: 4 shows it"
+    return one if number == 1 else f"{number:,} tasks wait for somebody: 4 shows them"
+
+
+def _nothing(found: Waiting) -> str:
+    return f"No operation waits for a person; {_tasks(found.tasks)}." if found.tasks else NOTHING
+
+
 def _sum(found: Waiting, now: datetime) -> Text:
     """Say how much waits; where not all of it is listed, how to get at the rest."""
     text = Text(no_wrap=True, overflow="ellipsis", end="")
@@ -301,6 +312,8 @@ def _sum(found: Waiting, now: datetime) -> Text:
     text.append(", ".join(f"{count} {level}" for level, count in counts if count))
     taken = sum(one.acknowledged(now) for one in found.rows)
     text.append(f"  ·  {taken} taken by somebody" if taken else "")
+    if found.tasks:
+        text.append(f"  ·  {counted(found.tasks, 'task')} {'waits' if found.tasks == 1 else 'wait'}: press 4")
     return text
 
 
