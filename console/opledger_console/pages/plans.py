@@ -213,7 +213,7 @@ def task_told(look: PlanLook, now: datetime) -> Text:
     text.append_text(line(view.task, limit=80, style="bold"))
     text.append_text(line(f"  {view.title}" if view.title != view.task else "", limit=LONGEST))
     _pair(text, "goal", view.goal)
-    run = f"run {view.run or '–'}, {counted(look.records, 'record')}"
+    run = f"{view.run or '–'}, {counted(look.records, 'record')}"
     began = "" if view.began_at is None else f", begun {_when(view.began_at)}"
     _pair(text, "run", f"{run}{began}")
     _pair(text, "runs it", _runner(look, now))
@@ -300,15 +300,15 @@ def _waits(look: PlanLook) -> Iterable[str]:
     view = look.view
     if look.ended or look.problem is not None:
         return
+    if view.waits_for is not None and look.question(view.waits_for[0]) is not None:
+        return  # the question itself is told
     if look.need is not None:
         yield named(look.need.sentence(), look)
         return
     if view.waits_for is None:
         return
     step, who = view.waits_for
-    if look.question(step) is not None:
-        yield f"step {step} waits for the answer of {who}"
-    elif who == "an agent":
+    if who == "an agent":
         yield f"step {step} waits for {who}: opledger task claim PLAN {step}"
     else:
         yield f"step {step} waits for {who}, who decides: opledger task decide PLAN {step} --as CHOICE --reason R"

@@ -68,7 +68,7 @@ class AttentionStrip(Static):
         waiting.append(("!", "look", others))
         shown = [one for one in waiting if one[2]]
         if not shown:
-            self.update(Text(" nothing waits for a person", style="dim"))
+            self.update(Text(" no operation waits for a person", style="dim"))
             return
         # Words where they fit; the glyphs of the list where they do not. A count is never cut off.
         full = [f" {words} {count} " for _, words, count in shown]

@@ -236,7 +236,7 @@ class Listing(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the screen."""
-        width = self.size.width
+        width = self.scrollable_content_region.width  # what is beside the scroll bar, where there is one
         if y < HEADER:
             names = [name for name, _, _ in self.columns]
             header = self.get_component_rich_style("listing--header")
