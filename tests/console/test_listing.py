@@ -184,3 +184,13 @@ async def test_columns_that_find_no_room_are_left_out() -> None:
         await pilot.pause()
         assert "who" in text(app)[0]
         assert "ana" in text(app)[1]
+
+
+async def test_what_is_cut_beside_the_scroll_bar_ends_in_an_ellipsis() -> None:
+    """A name that is cut without a sign looks like another, shorter name."""
+    app = Shell()
+    async with app.run_test(size=(40, 10)) as pilot:
+        app.listing.show([Row(f"k{number}", ("k", "ana", "x" * 80), "human") for number in range(30)])
+        await pilot.pause()
+        assert app.listing.scrollable_content_region.width == 39
+        assert [line[:39].rstrip()[-1] for line in text(app)[1:9]] == ["…"] * 8

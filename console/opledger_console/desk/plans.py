@@ -24,7 +24,7 @@ from opledger.tasks import Task
 from opledger.tasks.papers import PLAN, Papers
 from opledger.tasks.reading import read_records
 from opledger_console.desk import Desk
-from opledger_console.pages.plans import AnswerSheet, PlanLook
+from opledger_console.pages.plans import AnswerSheet, PlanLook, briefs_of
 from opledger_console.verdicts import TaskAnswer
 
 MOST: Final = 200
@@ -91,7 +91,8 @@ class PlanBook:
             return _Known(head, PlanLook(nothing, head.records, unreadable=error.message), frozenset())
         story = tell(records)
         shown = view(head.task, story, outline_from(story), runner=None)
-        look = PlanLook(shown, len(records), ended=story.outcome is not None, rebuilt=_rebuilt(records))
+        ended, told = story.outcome is not None, briefs_of(shown)
+        look = PlanLook(shown, len(records), ended=ended, rebuilt=_rebuilt(records), briefs=told)
         return _Known(head, self._run(ledger, look), frozenset(one.place for one in records))
 
     def _run(self, ledger: Ledger, look: PlanLook) -> PlanLook:

@@ -7,7 +7,7 @@ Pure formatting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -63,6 +63,7 @@ class PlanLook:
     need: Need | None = None
     rebuilt: tuple[Decided, str] | None = None  #: who last had the progress file written anew, and what was wrong
     unreadable: str | None = None
+    briefs: Mapping[str, str] = field(default_factory=dict)  #: of each step, made where it is read: many rows take time
 
     def question(self, step: str) -> Question | None:
         """Return the open question of a step."""
@@ -129,7 +130,7 @@ def _step_row(look: PlanLook, one: StepView, op: Operation | None, now: datetime
     moving = op is not None and one.state not in SETTLED and one.state != "waiting"
     if op is not None and moving:
         words, kind = f"{GLYPHS[op.state]} {op.state}", kind_of(op)
-    told = next_words(op, now) if op is not None and moving else _brief(look, one)
+    told = next_words(op, now) if op is not None and moving else look.briefs.get(one.id, "")
     since = "" if one.at is None else stamp(one.at, now, TimeStyle.RELATIVE)
     name = short_id(op.operation_id) if op is not None else ""
     what = op.contract if op is not None else one.kind
@@ -157,10 +158,13 @@ def _next(look: PlanLook) -> str:
     return look.view.title
 
 
-def _brief(look: PlanLook, one: StepView) -> str:
-    asked = look.question(one.id)
-    if asked is not None:
-        return asked.question
+def briefs_of(view: TaskView) -> dict[str, str]:
+    """Return the few words that stand in the row of each step: its question, reason, proof or title."""
+    questions = {asked.step: asked.question for asked in view.questions}
+    return {one.id: questions.get(one.id) or _brief(one) for one in view.steps}
+
+
+def _brief(one: StepView) -> str:
     if one.kind == "ask" and "answer" in one.outputs:
         return f"answered {_value(one.outputs['answer'])}: {one.reason or ''}"
     return one.reason or "; ".join(proofs_of(one.proof)) or one.title
