@@ -389,6 +389,19 @@ async def test_a_question_is_answered_by_the_operator(home: Home) -> None:
 
 
 @pytest.mark.usefixtures("asked")
+async def test_keys_alone_answer_a_question(home: Home) -> None:
+    """Tab goes to what is missing, the answer first; Enter never confirms in a field."""
+    async with running(home, "tasks", (80, 24)) as pilot:
+        await on_question(pilot)
+        await filled(pilot, "")
+        await pilot.press("tab", "right", "enter", *"fine", "enter")
+        assert answers(home) == []
+        await pilot.press("tab", "enter")
+        await sees(pilot, "step publish is answered: yes")
+    assert answers(home) == [("ana", "yes", "fine")]
+
+
+@pytest.mark.usefixtures("asked")
 async def test_leaving_the_dialog_answers_nothing(home: Home) -> None:
     """The safe button is the one that has the focus."""
     async with running(home, "tasks") as pilot:

@@ -66,6 +66,14 @@ class AnswerDialog(Dialog[TaskAnswer]):
         row = next(iter(self.query(Alternatives)), None)
         return None if row is None or row.chosen == 0 else self.sheet.answers[row.chosen - 1]
 
+    def action_next_field(self) -> None:
+        """Go to the answers first, while there is none: they are no field to type in."""
+        row = self.query_one(Alternatives)
+        if not self.deaf and self._chosen() is None and self.focused is not row:
+            self.set_focus(row)
+        else:
+            super().action_next_field()
+
     def pieces(self) -> Sequence[Piece]:
         """The question and every answer, whole."""
         found = [Piece("The task asks:"), Piece(self.sheet.question, "said", 2), Piece("The answers:")]
