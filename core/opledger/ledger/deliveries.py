@@ -186,7 +186,8 @@ class Deliveries:
             if isinstance(found, Refusal):
                 outcomes[place] = found
             else:
-                incoming[place] = self._incoming(arrival, [records[id_] for id_ in found if id_ in records], masks)
+                operations = _meant(arrival.delivery, [records[id_] for id_ in found if id_ in records])
+                incoming[place] = self._incoming(arrival, operations, masks)
         taken = self._store.take_deliveries(list(incoming.values()))
         outcomes.update(zip(incoming, taken, strict=True))
         return [outcomes[place] for place in range(len(arrivals))]
@@ -287,6 +288,16 @@ def _about(arrival: Arrival, names: Sequence[Named]) -> list[str] | Refusal:
         if delivery.job_id is not None and one.job_id == delivery.job_id and one.contract == contract
     ]
     return list(dict.fromkeys(ours))
+
+
+def _meant(delivery: Delivery, operations: Sequence[Operation]) -> Sequence[Operation]:
+    """Return whom a delivery is about, of those that it names: our own token decides, while its operation is open.
+
+    Where the job that it names is another operation's, it contradicts itself: the one with the token stops, and the
+    other one is not moved by what was said about somebody else.
+    """
+    by_token = [op for op in operations if delivery.token in (op.operation_id, op.idempotency_token)]
+    return by_token if any(not op.state.terminal for op in by_token) else operations
 
 
 def _hidden(text: str | None, masks: redact.Redactor) -> str | None:

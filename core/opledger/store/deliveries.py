@@ -17,8 +17,10 @@ from sqlalchemy import (
     ColumnElement,
     LargeBinary,
     Text,
+    and_,
     bindparam,
     delete,
+    exists,
     func,
     select,
     union,
@@ -27,6 +29,7 @@ from sqlalchemy import update as sql_update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.store import encoding, recording
+from opledger.store.directory import OPEN_STATES
 from opledger.store.encoding import from_micros, to_micros
 from opledger.store.statements import Prepared, Recipe, Tongue, Tx
 from opledger.store.tables import DELIVERY, OPERATION, REFUSAL
@@ -38,6 +41,7 @@ SWEPT: Final = 2_000
 
 d: Final = DELIVERY.c
 o: Final = OPERATION.c
+w: Final = OPERATION.alias().c  # another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,17 +233,24 @@ def _kept(row: Sequence[Any]) -> KeptDelivery:
     )  # fmt: skip
 
 
-def _known_by_now(_: Tongue) -> ClauseElement:
-    return _pairs()
+def _known_by_now(tongue: Tongue) -> ClauseElement:
+    return _pairs(tongue)
 
 
-def _known_of(_: Tongue) -> ClauseElement:
-    return _pairs(o.operation_id == bindparam("operation"))
+def _known_of(tongue: Tongue) -> ClauseElement:
+    return _pairs(tongue, o.operation_id == bindparam("operation"))
 
 
-def _pairs(*only: ColumnElement[bool]) -> ClauseElement:
+def _by_token(operation: Any) -> tuple[ColumnElement[bool], ...]:
+    return operation.operation_id == d.token, operation.idempotency_token == d.token
+
+
+def _pairs(tongue: Tongue, *only: ColumnElement[bool]) -> ClauseElement:
     waits = (d.operation_id.is_(None), o.contract == d.contract, o.first_sent_at.is_not(None), *only)
-    ways = (o.remote_job_id == d.job_id, o.operation_id == d.token, o.idempotency_token == d.token)
+    # Our own token says who is meant, while its operation is open: the job of another one does not.
+    meant = [exists().where(w.contract == d.contract, tongue.among(w.state, "states"), way) for way in _by_token(w)]
+    by_job = and_(o.remote_job_id == d.job_id, *(~one.correlate(DELIVERY) for one in meant))
+    ways = (by_job, *_by_token(o))
     pairs = union(*(select(d.delivery_id, o.operation_id.label("about")).where(*waits, way) for way in ways)).subquery()
     return (
         select(*_KEPT, d.body, pairs.c.about)
@@ -251,10 +262,11 @@ def _pairs(*only: ColumnElement[bool]) -> ClauseElement:
 
 def known_by_now(tx: Tx, most: int, operation_id: str | None = None) -> list[Parked]:
     """The parked deliveries whose operation is known by now (or that are about this one), the oldest first."""
+    states = tx.tongue.several(OPEN_STATES)
     if operation_id is None:
-        rows = tx.all(_known_by_now, most=most)
+        rows = tx.all(_known_by_now, most=most, states=states)
     else:
-        rows = tx.all(_known_of, most=most, operation=operation_id)
+        rows = tx.all(_known_of, most=most, states=states, operation=operation_id)
     return [Parked(_kept(row), Answer.of(bytes(row[11] or b""), JSON, size=row[9]), row[12]) for row in rows]
 
 

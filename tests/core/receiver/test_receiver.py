@@ -93,6 +93,37 @@ def test_what_comes_before_the_create_answer_waits_for_it(both: Ledger) -> None:
     assert both.store.parked_counts() == {}
 
 
+def test_our_token_says_who_is_meant_and_not_the_job_of_another_operation(both: Ledger) -> None:
+    """A delivery that contradicts itself must not move the operation whose job it names: it is about another one."""
+    first = both.submit("jobs", BODY, requested_by="agent-7")
+    second = both.submit("jobs", {"rows": 6}, requested_by="agent-7")
+    third = both.submit("jobs", {"rows": 7}, requested_by="agent-7")
+    happens(both, first, sent("call_1"), accepted("job_7", "call_1"))
+    happens(both, second, sent("call_2"), accepted("job_8", "call_2"))
+    with ReceiverThread(both) as receiver:
+        receiver.send("jobs", event("job.done", id="job_8", client_ref=first.operation_id), "msg_1")
+        receiver.send("jobs", event("job.done", id="job_8", client_ref=third.operation_id), "msg_2")
+        assert [kinds(both, one)[-1] for one in (first, second)] == ["Notified", "Accepted"]
+        assert Deliveries(both).match_parked() == 0
+        happens(both, third, sent("call_3"))
+        assert Deliveries(both).match_parked() == 1
+        assert [kinds(both, one)[-1] for one in (second, third)] == ["Accepted", "Notified"]
+
+
+def test_the_token_of_an_operation_that_has_ended_keeps_a_delivery_from_nobody(both: Ledger) -> None:
+    """A person may have closed one, and bound its job to another."""
+    ended = both.cancel(both.submit("jobs", BODY).operation_id, reason="not needed")
+    waits, bound = (both.submit("jobs", {"rows": rows}) for rows in (6, 7))
+    happens(both, bound, sent("call_1"), accepted("job_7", "call_1"))
+    with ReceiverThread(both) as receiver:
+        receiver.send("jobs", event("job.done", id="job_7", client_ref=ended.operation_id), "msg_1")
+        receiver.send("jobs", event("job.done", id="job_8", client_ref=ended.operation_id), "msg_2")
+    assert kinds(both, bound)[-1] == "Notified"
+    happens(both, waits, sent("call_2"), accepted("job_8", "call_2"))
+    assert Deliveries(both).match_parked() == 1
+    assert kinds(both, waits)[-1] == "Notified"
+
+
 def test_of_a_job_that_is_not_ours_nothing_is_told(ledger: Ledger, home: Home, receiver: ReceiverThread) -> None:
     """The same job id at another provider is another job; our own reference at another provider is refused."""
     op = running(ledger)

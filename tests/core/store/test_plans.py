@@ -71,7 +71,7 @@ def plan_of(store: Store, recipe: Recipe) -> str:
             prefix = "EXPLAIN QUERY PLAN "
         statement = tx.prepared(recipe)
         several = tx.tongue.several(["a", "b"])
-        values = {**VALUES, **dict.fromkeys(("ids", "jobs", "tasks", "tokens"), several)}
+        values = {**VALUES, **dict.fromkeys(("ids", "jobs", "states", "tasks", "tokens"), several)}
         tx.cursor.execute(prefix + statement.text, statement.values(values))
         return "\n".join(str(row[-1]) for row in tx.cursor.fetchall())
 
