@@ -228,6 +228,18 @@ def test_another_job_under_our_token_is_a_violation_and_is_read_when_a_person_ha
     assert stage.show(operation).state is State.SUCCEEDED
 
 
+def test_a_delivery_that_names_one_operation_and_the_job_of_another_ends_neither(told: Told) -> None:
+    """It contradicts itself: whose token it has is shown to a person, and the other one is not believed to be done."""
+    stage = told.stage
+    first, second = accepted(told), accepted(told)
+    told.deliver(second, "succeeded", client_ref=first.operation_id)
+    stage.run(60)
+    assert [stage.show(one).state for one in (first, second)] == [State.CONTRACT_VIOLATION, State.ACCEPTED]
+    told.deliver(second, "succeeded", manner="late")
+    stage.run(60)
+    assert stage.show(second).state is State.SUCCEEDED
+
+
 def test_a_cancel_is_confirmed_by_a_delivery_or_by_nobody(told: Told) -> None:
     """The cancel deadline goes on counting; a late word still ends it."""
     stage = told.stage
@@ -270,6 +282,10 @@ def test_a_result_inside_the_delivery(told_in_file: Told) -> None:
     text = (text[:start] + text[end:]).replace('status = "none"', 'status = "none"\nresult = "inline:/data/output"')
     path.write_text(text)
     told_in_file.thread.receiver.doors.look()
+    without = accepted(told_in_file, 1000)
+    told_in_file.deliver(without, "succeeded")
+    stage.turn()
+    assert stage.show(without).last_error == "the delivery has nothing at /data/output"
     operation = accepted(told_in_file)
     output = {"text": "long " * 40_000}
     assert told_in_file.deliver(operation, "succeeded", output=output) == [202]

@@ -157,6 +157,11 @@ class Status:
     rules: tuple[StatusRule, ...] = ()
     by_delivery: bool = False  #: there is no status read: all of this is read from webhook deliveries
 
+    @property
+    def told_in(self) -> str:
+        """What tells how the job ended and names the result, for people."""
+        return "the delivery" if self.by_delivery else "the status answer"
+
 
 @dataclass(frozen=True, slots=True)
 class Poll:

@@ -212,7 +212,7 @@ def collect(op: Operation, contract: Contract, status_document: Any, answer_url:
         return result_read(op, contract, filled(contract, result.path, op, {}))
     value = result.url.of(status_document, {}) if result.url is not None else MISSING
     if not isinstance(value, str) or not value:
-        raise Refused("the status answer names no result URL")
+        raise Refused(f"{contract.status.told_in} names no result URL")
     return result_read(op, contract, result_url(contract, value, answer_url))
 
 
@@ -241,7 +241,7 @@ def collect_parts(
                     raise
                 others.append((also, refused.message))
         elif not also.optional:
-            raise Refused(f"the status answer names no URL of {also.name}")
+            raise Refused(f"{contract.status.told_in} names no URL of {also.name}")
     named = result.url is None or result.url.of(status_document, {}) not in (MISSING, None, "")
     if not named and others and result.items is not None:
         return others

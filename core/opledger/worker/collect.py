@@ -114,7 +114,7 @@ async def _collect_inline(drive: Hand, contract: Contract, document: Any) -> Non
     call_id = new_id("call")
     value = result.inline.of(document, {})
     if value is MISSING or value is None:
-        why = f"the status answer has nothing at {result.inline.text}"
+        why = f"{contract.status.told_in} has nothing at {result.inline.text}"
         await drive.record(e.ResultMissing(call_id=call_id, why=why), f"call:{call_id}", release=True)
         return
     content = value.encode() if isinstance(value, str) else dump_json(value)
