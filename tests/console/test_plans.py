@@ -153,6 +153,7 @@ async def test_a_runner_is_named_and_told_to_be_gone_when_its_lease_runs_out(hom
     with home.ledger() as ledger:
         ledger.store.tasks.release("reports", "box/runner_1", claimed.epoch)
     assert words.state_of(looks(home)["reports"], now) == ("‖ nobody runs it", "human")
+    assert "nobody; go on with: opledger task resume PLAN" in words.task_told(looks(home)["reports"], now).plain
 
 
 def test_the_book_reads_a_task_again_only_when_something_was_written(

@@ -293,7 +293,8 @@ def _decided(one: Decided) -> str:
 def _runner(look: PlanLook, now: datetime) -> str:
     view = look.view
     if view.runner is None:
-        return "" if look.ended else "nobody"
+        how = named("; go on with: opledger task resume PLAN", look) if view.state == "stopped" else ""
+        return "" if look.ended else f"nobody{how}"
     until = "" if look.runs_until is None else f" until {look.runs_until:%H:%M:%S}Z, unless it goes on"
     if look.lost(now):
         return f"nobody any more: the lease of {view.runner} has run out; go on with: opledger task resume PLAN"
