@@ -115,6 +115,9 @@ def _seen(told: e.Notified, page: Page, word: str, means: Means) -> e.Evidence:
     sent = op.first_sent_at
     if seen.updated_at is not None and sent is not None and seen.updated_at < sent - CLOCK_SKEW:
         return _nothing(told, "it is dated before the create was sent, so it is not about our job")
+    newest = op.told_at
+    if means not in FINAL_MEANS and newest is not None and (seen.updated_at or newest) < newest:
+        return _nothing(told, f"it says {word}, and is older than what is known")
     notes = (*seen.notes, GRADE)
     return replace(seen, status=None, delivery=told.reference, notes=notes, retry_at=None, hint=None)
 

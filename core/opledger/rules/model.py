@@ -341,6 +341,7 @@ class Operation:
     jobs: tuple[str, ...] = ()  #: every job id ever seen under our token
     unread: Mapping[str, int] = field(default_factory=dict)  #: deliveries to be read as evidence: id -> seq of Notified
     told: str | None = None  #: sha256 of the body of the delivery that told how the job ended: it names the result
+    told_at: datetime | None = None  #: the provider's own time of the newest delivery that was read
     result: StoredResult | None = None
 
     version: int = 0

@@ -258,6 +258,8 @@ def _observed(before: Operation, entry: Entry, state: State, changes: Changes) -
         changes["remote_refs"] = {**before.remote_refs, **ev.refs}
     if ev.delivery is not None:
         changes["told"] = deliveries.told_by(before, ev)
+        if ev.updated_at is not None:
+            changes["told_at"] = max(ev.updated_at, before.told_at or ev.updated_at)
     elif before.cancel is not None and before.cancel.lost and ev.means not in FINAL_MEANS:
         changes["cancel"] = replace(before.cancel, reread=True)
     if state not in NEEDS_HUMAN:

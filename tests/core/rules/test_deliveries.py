@@ -206,6 +206,23 @@ def test_older_news_than_the_end_changes_nothing(state: State) -> None:
     assert "no end" in said.text
 
 
+def test_what_is_dated_before_the_newest_known_moves_nothing_back() -> None:
+    """Deliveries overtake each other: neither the word nor the progress goes back. An end counts whatever its date."""
+
+    def at(second: int, op: Operation, **job: object) -> e.Evidence:
+        return read({"at": f"2026-11-29T12:00:{second:02}Z", "job": {"id": "job_1", **job}}, op)
+
+    op = project(told(), entry(at(20, told(), state="running", rows=5)))
+    assert (op.remote_state, op.progress) == ("running", {"completed": 5})
+    for older in (at(19, op, state="queued", rows=2), at(1, op, state="no_such_word")):
+        assert isinstance(older, e.Noted)
+        assert "older than what is known" in older.text
+    for fresh in (at(20, op, state="running", rows=6), at(19, op, state="done"), read(None, op, state="running")):
+        assert isinstance(fresh, e.Observed)
+    undated = project(op, entry(read(None, op, state="running")))
+    assert isinstance(at(19, undated, state="running"), e.Noted)
+
+
 def test_another_end_than_the_known_one_is_a_violation_or_after_the_end_an_attention() -> None:
     """A delivery never rewrites a final state."""
     ended = {"remote_state": "done", "remote_means": Means.SUCCEEDED, "unread": {ID: 5}}
