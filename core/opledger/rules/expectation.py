@@ -47,6 +47,16 @@ _SAMPLE: Final = {
     "content_type": "text/csv",
     "items": {"total": 1, "succeeded": 1, "failed": 0},
 }
+_SAMPLES: Final = (
+    _SAMPLE,
+    {
+        "count": 7919,
+        "size": 1048583,
+        "content_type": "application/json; charset=utf-8",
+        "items": {"total": 97, "succeeded": 89, "failed": 8},
+    },
+)
+"""Two summaries that have nothing in common: what fails on both by its kinds or names fails on every result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +102,15 @@ def condition_of(text: str | None) -> Condition | None:
 
 def check(text: str | None) -> None:
     """Raise ValueError for an expectation that is none: a condition with a slip in it."""
-    if text is None or condition_of(text) is not None or text.startswith(REMARK):
+    if text is None or text.startswith(REMARK):
         return
     slip = "this looks like a condition, and none can be tried"
     bare = _QUOTED.sub("''", text)
     try:
+        condition = condition_of(text)
+        if condition is not None:
+            _try(condition)
+            return
         if _SLIPS.search(bare) is None and not _is_expression(text):
             return
         parse(text)
@@ -117,6 +131,19 @@ def _is_expression(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _try(condition: Condition) -> None:
+    """Raise ValueError where a condition cannot be tried on any result, such as ``items.succeded > 1``."""
+    why = ""
+    for sample in _SAMPLES:
+        try:
+            condition.holds(sample)
+        except ConditionError as error:
+            why = str(error)
+        else:
+            return
+    raise ValueError(f"it could not be tried on any result: {why}; of items there are total, succeeded and failed")
 
 
 Kind = Literal["checked", "remark"]

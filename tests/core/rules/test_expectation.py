@@ -265,6 +265,11 @@ def test_a_plain_sentence_is_kept_as_a_remark(text: str) -> None:
         ("count", "can never hold"),
         ("items.failed", "can never hold"),
         ("count + 1", "can never hold"),
+        ("items.succeded > 1", "of items there are total, succeeded and failed"),
+        ("cel:items.nothing > 3", "on any result"),
+        ("count >= 'x'", "No such overload"),
+        ("count.startsWith('2')", "on any result"),
+        ("content_type.matches('[')", "not a valid regex"),
         ("1 == 1", "speaks of none of content_type, count, items, size"),
         ("'count' == 'count'", "speaks of none of"),
     ],
@@ -274,6 +279,14 @@ def test_what_only_looks_like_a_condition_is_refused(text: str, why: str) -> Non
     with pytest.raises(ValueError, match=r"; correct it, or write remark: in front") as told:
         check(text)
     assert why in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["count / items.failed > 2", "100 / (count - 1) > 2", "has(items.nothing) || count > 1"]
+)
+def test_what_can_be_tried_on_some_result_is_taken(text: str) -> None:
+    """Dividing by nothing is a fact of one result, and no slip."""
+    check(text)
 
 
 def test_how_an_expectation_is_taken_is_told_to_programs() -> None:
