@@ -200,7 +200,8 @@ def _result(op: Operation) -> str | None:
     items = result.items
     counted = f", {items.succeeded} of {items.total} items succeeded" if items is not None else ""
     problems = f"; problems: {'; '.join(result.problems)}" if result.problems else ""
-    return f"{result.location or '(none)'} ({result.size} bytes, {checked}{counted}){problems}"
+    also = f"; further files: {', '.join(one.name for one in result.also)}" if result.also else ""
+    return f"{result.location or '(none)'} ({result.size} bytes, {checked}{counted}){also}{problems}"
 
 
 def explanation(found: Explanation) -> Iterable[str]:

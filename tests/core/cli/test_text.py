@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from opledger.cli import text
-from opledger.rules.model import Attention, Plan, State
+from opledger.rules.model import Attention, Plan, State, StoredFile, StoredResult
 from opledger.rules.shapes import Event
 from tests.core.rules.operations import NOON, operation
 
@@ -103,3 +103,11 @@ def test_an_event_says_where_its_actor_was(host: str | None, process: str | None
         1, NOON, "worker-1", "worker", "Noted", None, None, "c", None, None, {}, "0" * 64, "1" * 64, host, process
     )
     assert next(iter(text.journal([event]))).endswith(f"  {shown}")
+
+
+def test_a_record_names_the_further_files_of_its_result() -> None:
+    """By the names that `opledger result --also` takes: without them nobody learns that there are any."""
+    also = (StoredFile("errors", "/r/1.errors.jsonl", 3, "aa" * 32), StoredFile("log", "/r/1.log.txt", 3, "bb" * 32))
+    done = operation(State.SUCCEEDED, result=StoredResult("/r/1.jsonl", 9, "cc" * 32, None, True, also=also))
+    (line,) = [line for line in text.record(done, NOON) if line.startswith("  result")]
+    assert line.endswith("/r/1.jsonl (9 bytes, checked); further files: errors, log")
