@@ -31,7 +31,7 @@ class ReadyServer(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int, advice: str = "choose another one with --port") -> socket.socket:
+def listen(host: str, port: int, advice: str = "choose others with --host and --port") -> socket.socket:
     """Open a listening socket; port 0 takes any. Raises ConfigWrong, with `advice`, where that is not possible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named because asyncio sets TCP_NODELAY only where it is: without it each answer waits 40 ms.
