@@ -23,7 +23,7 @@ def find(kind, name, seq, wrong=True):
 def sha(*parts):
     return hashlib.sha256(b"".join(parts)).digest()
 def named(domain, name, seq):
-    return domain + len(name.encode()).to_bytes(8, "big") + name.encode() + seq.to_bytes(8, "big")
+    return domain + len(raw := name.encode("utf-8", "surrogatepass")).to_bytes(8, "big") + raw + seq.to_bytes(8, "big")
 def micros(text):
     try:
         return (datetime.datetime.fromisoformat(text) - EPOCH) // datetime.timedelta(microseconds=1)
@@ -63,11 +63,10 @@ def judge(name, row, seq, before):
         actor = event["actor"].get("name") if isinstance(event.get("actor"), dict) else None
         wrong = [column for column, key in KEYS.items() if row[column] != event.get(key)]
         find("COLUMN", name, number, wrong or (row["actor"], row["at"]) != (actor, micros(event.get("at"))))
-
 def tombstone(name, stone, leaves, head):
     if head:
-        find("BEHIND_CHECKPOINT", name, head["seq"], head["seq"] > stone["seq"])
-        find("REWRITTEN", name, head["seq"], head["seq"] <= stone["seq"] and head["hash"] != stone["head_hash"])
+        kind = "BEHIND_CHECKPOINT" if type(stone["seq"]) is int and head["seq"] > stone["seq"] else "REWRITTEN"
+        find(kind, name, head["seq"], (head["seq"], head["hash"]) != (stone["seq"], stone["head_hash"]))
     shape = {key: stone[key] for key in stone if key != "type"}
     text = json.dumps(shape, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
     its = (stone["seq"], sha(b"opledger/tombstone1", text).hex())
@@ -108,15 +107,15 @@ def read_note(text, key):
     except (InvalidSignature, ValueError):
         return note, False
     return note, (note["origin"], signature[:4]) == (origin, sha(origin.encode(), b"\n\1", public)[:4])
-
 def grow(peaks, size, leaves, upto):
     """Add leaves to the peaks of an RFC 9162 tree and return its root; None where some are missing."""
     for number in range(size, upto):
         leaf = leaves[number] if number < len(leaves) else {"number": None}
-        if leaf["number"] != number or any(isinstance(value, dict) for value in leaf.values()):
+        seq, odd = leaf.get("seq", 0), any(isinstance(value, dict) for value in leaf.values())
+        if leaf["number"] != number or odd or type(seq) is not int or seq < 0:
             return None
         kind = {1: b"opledger/l1", 2: b"opledger/t1"}.get(leaf.get("kind"), b"")
-        data = b"" if "digest" in leaf else named(kind, leaf["operation_id"], leaf["seq"]) + bytes.fromhex(leaf["hash"])
+        data = b"" if "digest" in leaf else named(kind, leaf["operation_id"], seq) + bytes.fromhex(leaf["hash"])
         node = sha(b"\0", data) if data else bytes.fromhex(leaf["digest"])
         while number & 1:
             node, number = sha(b"\1", peaks.pop(), node), number >> 1
@@ -182,7 +181,8 @@ def main():
     if head.get("format") != "opledger-export/1" or kinds.get("end", [{}])[-1].get("lines") != count:
         parser.error(f"{given.file} is no whole export of opledger: it was cut, or is something else")
     find("CHECKPOINT_SIG", None, None, given.key and head["verifier_key"] not in (None, given.key))
-    given_up = {(one["abandoned_from"], one["abandoned_to"]): one["hash"] for one in kinds.get("acknowledgement", ())}
+    given_up = {(one["abandoned_from"], one["abandoned_to"]): one["hash"] for one in kinds.get("acknowledgement", ())
+                if type(one["abandoned_from"]) is int}
     good, last = log(kinds.get("checkpoint", ()), kinds.get("leaf", ()), given_up, key)
     for name in given.anchor or ():
         anchor(pathlib.Path(name).read_bytes().splitlines(), good, last, given_up, key)
@@ -192,7 +192,7 @@ def main():
         operation(name, its.get("event", []), its.get("leaf", []), record, stone)
     find("NOTHING_CHECKED", None, None, not names and not found)
     for one in found:
-        print(json.dumps(one) if given.json else "{kind} {operation_id} {seq}".format(**one))
+        print(json.dumps(one) if given.json else "{kind} {operation_id!a} {seq}".format(**one))
     print(f"{len(kinds.get('event', ()))} events, {len(good)} checkpoints, {len(found)} findings", file=sys.stderr)
     sys.exit(4 if found else 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from opledger.ledger import Ledger
 from opledger.rules import decide
 from opledger.rules import evidence as e
 from opledger.rules.model import Action, Actor, ActorKind, Means, Operation
-from opledger.store import Recorded, Write
+from opledger.store import Answer, Recorded, Write
 from tests.core.rules.operations import CANCEL, JOBS
 
 BODY = {"rows": 5}
@@ -48,17 +49,21 @@ class Home:
             yield ledger
 
 
-def happens(ledger: Ledger, operation: Operation | str, *evidence: e.Evidence) -> Operation:
-    """Record what a worker would, one event after the other."""
+def happens(ledger: Ledger, operation: Operation | str, *evidence: e.Evidence, body: bytes | None = None) -> Operation:
+    """Record what a worker would, one event after the other; all of them cite the answer `body`, if there is one."""
+    answer = None if body is None else Answer.of(body, "application/json")
     op = ledger.show(operation if isinstance(operation, str) else operation.operation_id)
     contract = ledger.contract_of(op)
-    for one in evidence:
+    for said in evidence:
+        one = said if answer is None else replace(said, answer=answer.sha256)  # type: ignore[call-arg]
         now = SystemClock().now()
 
         def plan(after: Operation, one: e.Evidence = one, now: Any = now) -> Any:
             return decide.plan(after, contract, one, now, 0.5)
 
-        (outcome,) = ledger.store.record_many([Write(op.operation_id, one, WORKER, now, "call:call_1", plan)])
+        (outcome,) = ledger.store.record_many(
+            [Write(op.operation_id, one, WORKER, now, "call:call_1", plan, answer=answer)]
+        )
         assert isinstance(outcome, Recorded), outcome.error
         op = outcome.operation
     return op

@@ -32,6 +32,7 @@ Found = set[tuple[str, str | None, int | None]]
 
 TABLES: Final = (
     "event", "request", "operation", "anchored", "leaf", "checkpoint", "acknowledgement", "tombstone", "ledger",
+    "answer", "contract",
 )  # fmt: skip
 VERIFIER: Final = Path(opledger.__file__).parent / "verifier.py"
 
@@ -56,7 +57,8 @@ def told(home: Home) -> dict[str, str]:
             if name == "b":
                 checkpoint(ledger)
         for name in "ab":
-            happens(ledger, ids[name], observed("running", job=f"job_{name}"), observed(job=f"job_{name}"))
+            seen = observed("running", job=f"job_{name}"), observed(job=f"job_{name}")
+            happens(ledger, ids[name], *seen, body=b'{"state":"running"}')
         checkpoint(ledger)
         for name in "abc":
             happens(ledger, ids[name], observed(job=f"job_{name}"), observed("busy", job=f"job_{name}"))
@@ -82,7 +84,7 @@ class Victim:
         self._saved: dict[str, list[Any]] = {}
         (ledger_id,) = self.all("SELECT ledger_id FROM ledger")[0]
         named = [str(one).replace("{ledger}", ledger_id) for one in home.settings().audit.anchors]
-        self._anchors = {Path(one): Path(one).read_bytes() for one in named}
+        self.anchors = {Path(one): Path(one).read_bytes() for one in named}
         self._drop_guards()
         self.save()
         self.ledger = Ledger.open(settings=home.settings(), read_only=True)
@@ -142,7 +144,7 @@ class Victim:
                     for row in rows:
                         self.run(f"INSERT INTO {table} VALUES ({marks})", *row)
             self._session.execute("COMMIT")
-            for path, data in self._anchors.items():
+            for path, data in self.anchors.items():
                 path.write_bytes(data)
 
     def chain(self, name: str) -> list[Row]:
@@ -181,7 +183,7 @@ class Victim:
         """What the stand-alone verifier finds, with the anchors of the settings."""
         path = self.home.root / "export.jsonl"
         path.write_bytes(b"".join(export.lines(self.ledger)))
-        anchors = [f"--anchor={path}" for path in self._anchors]
+        anchors = [f"--anchor={path}" for path in self.anchors]
         return standalone(str(path), f"--key={self.key}", *anchors, *more)
 
 

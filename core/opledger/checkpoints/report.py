@@ -49,7 +49,9 @@ def told(found: Standing) -> str:
         f"checkpoint {newest.number} of {to_rfc3339(newest.at)} covers {newest.events} events of {newest.operations} "
         "operations"
     )
-    if anchored is None:
+    if found.ahead is not None:
+        where = "an anchor holds more than that"
+    elif anchored is None:
         where = "no anchor that can be read holds any: whoever can write to the database can rewrite its history unseen"
     elif anchored.number == newest.number:
         where = f"anchored up to there ({anchored.anchor})"

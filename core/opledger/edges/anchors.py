@@ -74,6 +74,18 @@ def open_anchor(setting: Path | str, ledger_id: str) -> Anchor:
     return ObjectAnchor.from_url(setting, ledger_id)
 
 
+def _write(handle: int, data: bytes) -> None:
+    """Write all of it: a disk that is nearly full takes a part without a word, and says so at the next."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def is_of_one(path: Path) -> bool:
+    """Whether a file is the anchor of one ledger, whatever that is called."""
+    return _LEDGER not in str(path)
+
+
 def open_anchors(settings: Sequence[Path | str], ledger_id: str) -> list[Anchor]:
     """Open all anchors that are configured. Raises ConfigWrong as `open_anchor`."""
     return [open_anchor(setting, ledger_id) for setting in settings]
@@ -120,7 +132,7 @@ class FileAnchor:
                 there = frozenset(_last(file, NEAR))
                 lines = b"".join(_line(note) for _, note in kept if note not in there)
                 if lines:
-                    os.write(handle, (b"" if _ends_well(handle) else b"\n") + lines)
+                    _write(handle, (b"" if _ends_well(handle) else b"\n") + lines)
                     os.fsync(handle)
             if is_new:
                 sync_folder(self.path.parent)

@@ -67,7 +67,7 @@ def run(
     named = auditing.papers(store.database, auditing.NONE).ledger
     folder = settings.audit.keys.parent / "verified"
     memory = None if named is None else remembered(named[0], folder)
-    kept, unread = _kept(settings, named, asked.anchors)
+    kept, unread = _kept(settings, _ledger_id(named, asked.key), asked.anchors)
     if memory is not None:
         kept.append(Kept(HERE, [memory[0]]))
     since = asked.since
@@ -124,7 +124,16 @@ def _since(ledger: Reading, note: str, *, small: bool) -> int | None:
 # --- anchors ------------------------------------------------------------------------------------------------------
 
 
-def _kept(settings: Settings, named: tuple[str, str] | None, files: Sequence[Path]) -> tuple[list[Kept], list[Finding]]:
+def _ledger_id(named: tuple[str, str] | None, key: str | None) -> str | None:
+    """Whose anchors to read. A database whose name was removed is still known to whoever brings the key."""
+    if named is not None:
+        return named[0]
+    with contextlib.suppress(NoteInvalid):
+        return None if key is None else notes.read_verifier_key(key.strip())[0].removeprefix("opledger/")
+    return None
+
+
+def _kept(settings: Settings, ledger_id: str | None, files: Sequence[Path]) -> tuple[list[Kept], list[Finding]]:
     """Read the anchors. Those of the settings that are out of reach are told, and are no finding."""
     kept: list[Kept] = []
     unread: list[Finding] = []
@@ -132,9 +141,11 @@ def _kept(settings: Settings, named: tuple[str, str] | None, files: Sequence[Pat
         if not path.is_file():
             raise UsageError(f"there is no anchor {path}")
         kept.append(Kept(str(path), list(places.FileAnchor(path).notes())))
-    for setting in settings.audit.anchors if named is not None else ():
+    for setting in settings.audit.anchors:
+        if ledger_id is None and not (isinstance(setting, Path) and places.is_of_one(setting)):
+            continue  # one place for many ledgers, and nobody knows which of them this is
         try:
-            anchor = places.open_anchor(setting, named[0] if named is not None else "")
+            anchor = places.open_anchor(setting, ledger_id or "none")
             kept.append(Kept(anchor.name, list(anchor.notes())))
         except (StoreUnavailable, ConfigWrong) as error:
             unread.append(Finding("ANCHOR_UNREAD", None, None, f"an anchor was not compared: {error.message}"))

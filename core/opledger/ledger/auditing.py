@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -12,11 +13,13 @@ from typing import Any, Final
 from opledger.rules import audit, tree
 from opledger.rules import evidence as e
 from opledger.rules.audit import Check, Leaf, Raw, Scanner
+from opledger.rules.files.contract import digest_of
 from opledger.rules.journal import Finding
 from opledger.rules.model import Operation
 from opledger.rules.tombstones import Tombstone
-from opledger.store import rows
+from opledger.store import auditing, rows
 from opledger.store.auditing import Slice
+from opledger.store.engine import Database
 
 Leaves = Mapping[str, Sequence[Leaf]]
 
@@ -37,6 +40,8 @@ class Part:
     tail: int = 0  #: events that no checkpoint has seen yet
     loose: int = 0  #: operations that have such events
     findings: list[Finding] = field(default_factory=list)
+    answers: dict[str, tuple[str, int]] = field(default_factory=dict)  #: hash -> the first event that cites it
+    contracts: dict[str, str] = field(default_factory=dict)  #: digest -> an operation that is pinned to it
 
     def add(self, other: Part) -> None:
         """Add another part to this one."""
@@ -46,6 +51,7 @@ class Part:
         self.tail += other.tail
         self.loose += other.loose
         self.findings += other.findings
+        self.contracts = {**other.contracts, **self.contracts}
 
 
 def look(
@@ -79,7 +85,7 @@ def look(
             part.tail += tail
             part.loose += tail > 0
         if records and before == len(part.findings) and one.chain and one.record is not None:
-            part.findings += _compared(name, one.chain, one.record, requests.get(name), checks)
+            part.findings += _compared(part, name, one.chain, one.record, requests.get(name), checks)
     part.findings = [one if _is_fit(one) else _fit(one) for one in part.findings]
     return part
 
@@ -161,7 +167,7 @@ class _One:
             return []
         found: list[Finding] = []
         newest = heads[-1] if heads else None
-        if newest is not None and newest.seq > stone.seq:
+        if newest is not None and type(stone.seq) is int and newest.seq > stone.seq:
             words = f"its tombstone says event {stone.seq}, and a checkpoint has seen event {newest.seq}"
             found.append(Finding("BEHIND_CHECKPOINT", self.name, newest.seq, words))
         elif newest is not None and (newest.seq, newest.hash) != (stone.seq, stone.head_hash):
@@ -182,13 +188,20 @@ def _digest(stone: Tombstone) -> bytes | None:
 
 
 def _compared(
-    name: str, chain: Sequence[Raw], record: Raw, request: Raw | None, checks: Sequence[Check]
+    part: Part, name: str, chain: Sequence[Raw], record: Raw, request: Raw | None, checks: Sequence[Check]
 ) -> list[Finding]:
-    """Compare a record and a request with what the journal says; PROJECTION where they differ."""
+    """Compare a record and a request with what the journal says; PROJECTION where they differ.
+
+    Notes in `part` which answers and which contract it rests on.
+    """
     again = audit.rebuilt(chain)
     if isinstance(again, Finding):
         return [again]
     operation, entries = again
+    for seq, entry in enumerate(entries, start=1):
+        if (answer := getattr(entry.evidence, "answer", None)) is not None:
+            part.answers.setdefault(answer, (name, seq))
+    part.contracts.setdefault(operation.contract_digest, name)
     found = [one for check in checks for one in check(name, entries)]
     wrong = _differing(record, operation)
     if wrong:
@@ -239,6 +252,51 @@ def _request(row: Raw | None, submitted: e.Submitted) -> str | None:
         if value != right
     ]
     return f"the stored request is not the one that was submitted: {', '.join(wrong)}" if wrong else None
+
+
+# --- what the journal cites by its hash ---------------------------------------------------------------------------
+
+
+def cited(database: Database, part: Part) -> Part:
+    """Look at the answers that a part rests on, too: PROJECTION for one that is gone, or is not what was received.
+
+    Answers are never deleted, so one that an event cites is there whenever it is looked for.
+    """
+    for names in in_pieces([name for name in part.answers if _is_digest(name)], auditing.AT_ONCE):
+        found = auditing.answers(database, [bytes.fromhex(name) for name in names])
+        kept = {bytes(row[0]).hex(): audit.sha256_of(row[1]) for row in found}
+        for name in names:
+            if kept.get(name) != name:
+                words = f"the answer that it cites, {name}, is gone"
+                if name in kept:
+                    words = f"the answer that it cites is not the one that came: its body does not hash to {name}"
+                part.findings.append(Finding("PROJECTION", *part.answers[name], words))
+    part.answers = {}
+    return part
+
+
+def _is_digest(text: Any) -> bool:
+    return isinstance(text, str) and len(text) == 64 and not text.strip("0123456789abcdef")
+
+
+def pinned(database: Database, contracts: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at the contracts that operations are pinned to: PROJECTION for one that is gone or has another text."""
+    kept = {row[0]: _digest_of(row) for row in auditing.contracts(database)}
+    for digest, name in contracts.items():
+        if kept.get(digest) != digest:
+            words = f"the contract that it is pinned to, {digest}, is gone"
+            if digest in kept:
+                words = f"the contract that it is pinned to has another name or text than when it was pinned: {digest}"
+            yield Finding("PROJECTION", name, 1, words)
+
+
+def _digest_of(row: Raw) -> str | None:
+    _, name, source, environment = row
+    try:
+        named = tomllib.loads(source).get("name")
+        return digest_of(source, json.loads(environment)) if named == name else None
+    except (TypeError, ValueError, AttributeError):
+        return None
 
 
 # --- cut into slices ----------------------------------------------------------------------------------------------

@@ -124,7 +124,11 @@ def _of_slice(found: Slice) -> Iterator[dict[str, Any]]:
             **_shape({name: values[name] for name in _DISPLACED}),
             "request": None
             if request is None
-            else {"method": request[1], "url": request[2], "body_sha256": audit.sha256_of(request[5])},
+            else {
+                "method": _plain(request[1]),
+                "url": _plain(request[2]),
+                "body_sha256": audit.sha256_of(request[5]),
+            },
         }
     for stone in found.tombstones:
         yield {"type": "tombstone", **_shape(Tombstone(*stone)._asdict())}

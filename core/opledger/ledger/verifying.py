@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from opledger.edges.clock import Clock
 from opledger.errors import UsageError
-from opledger.ledger.auditing import Part, in_pieces, look, of_range
+from opledger.ledger.auditing import Part, cited, in_pieces, look, of_range, pinned
 from opledger.rules import auditlog, notes
 from opledger.rules.audit import Check, Leaf
 from opledger.rules.auditlog import BEGINNING, Anchors, Judge, Kept, Log, Start
@@ -205,7 +205,12 @@ def verify(  # noqa: PLR0913 - one for each thing that can be said of a verifica
     if first is not None:
         log.notes[first.note.number] = first
     run.find(log.findings)
-    compared = auditlog.compare(anchors, log, judge, papers.acknowledgements, start.number)
+    orphan = trusted is None and not papers.checkpoints
+    compared = (
+        auditlog.orphaned(anchors)
+        if orphan
+        else auditlog.compare(anchors, log, judge, papers.acknowledgements, start.number)
+    )
     run.find(compared.findings)
     pool = helpers() if helpers is not None and events >= MANY and start is BEGINNING else None
     with pool or contextlib.nullcontext():
@@ -214,8 +219,9 @@ def verify(  # noqa: PLR0913 - one for each thing that can be said of a verifica
             run.total = len(ids)
         for part in _parts(store, leaves, checks, run, ids=ids, records=records, pool=pool):
             run.add(part)
+    run.find([*pinned(store.database, run.part.contracts)])
     complete = not run.stopped
-    if complete and not run.part.events and not run.part.archived and start is BEGINNING and not run.kinds:
+    if complete and not run.part.events and not run.part.archived and start is BEGINNING and (orphan or not run.kinds):
         run.find([Finding("NOTHING_CHECKED", None, None, "there was no event to check")])
     told(run.progress())
     return _outcome(run, papers, log, compared, trusted, first)
@@ -325,14 +331,16 @@ def _parts(
                 return
             of_these = {name: leaves[name] for name in some if name in leaves}
             seen = auditing.anchored(store.database, some)
-            yield look(auditing.named(store.database, some), of_these, checks, records=records, seen=seen)
+            found = look(auditing.named(store.database, some), of_these, checks, records=records, seen=seen)
+            yield cited(store.database, found)
         return
     asked = _asked(store, leaves)
     if pool is None:
         for after, upto, mine in asked:
             if run.asked():
                 return
-            yield look(auditing.within(store.database, after, upto), mine, checks, records=records)
+            found = look(auditing.within(store.database, after, upto), mine, checks, records=records)
+            yield cited(store.database, found)
         return
     under_way: set[Future[Part]] = set()
     try:
@@ -377,7 +385,7 @@ def _begin_child(url: str, checks: Callable[[], Sequence[Check]]) -> None:
 def _in_child(after: str, upto: str | None, leaves: Mapping[str, Sequence[Leaf]], *, records: bool) -> Part:
     assert _child is not None, "begun by _begin_child"
     store, checks = _child
-    return look(auditing.within(store.database, after, upto), leaves, checks, records=records)
+    return cited(store.database, look(auditing.within(store.database, after, upto), leaves, checks, records=records))
 
 
 def processes(url: str, count: int, checks: Callable[[], Sequence[Check]]) -> Callable[[], ProcessPoolExecutor]:

@@ -308,3 +308,23 @@ def compare(
             )
             result.findings.append(Finding("ANCHOR_AHEAD", None, ahead.note.number, words))
     return result
+
+
+def orphaned(anchors: Iterable[Kept]) -> Anchors:
+    """Compare anchors with a database that has neither a ledger's name nor a checkpoint: ANCHOR_AHEAD for any note."""
+    result = Anchors()
+    for anchor in anchors:
+        newest: notes.Note | None = None
+        for text in anchor.notes:
+            try:
+                note = notes.read(text).note
+            except NoteInvalid:
+                continue  # torn by a crash
+            newest = note if newest is None or newest.number < note.number else newest
+        if newest is not None:
+            words = (
+                f"the anchor {anchor.name} holds checkpoint {newest.number} of {newest.origin}, and this database has "
+                "neither that name nor any checkpoint: they were removed, or it is another database"
+            )
+            result.findings.append(Finding("ANCHOR_AHEAD", None, newest.number, words))
+    return result

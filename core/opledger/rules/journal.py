@@ -139,7 +139,7 @@ def link(previous_hash: str, operation_id: str, seq: int, body: bytes) -> str:
 
 
 def _head(operation_id: str) -> bytes:
-    name = operation_id.encode()
+    name = operation_id.encode("utf-8", "surrogatepass")  # a tampered one may be no UTF-8: then its hash fits nothing
     return DOMAIN + len(name).to_bytes(8, "big") + name
 
 

@@ -96,7 +96,7 @@ class Signed:
 
 def hash_of(note: str) -> bytes:
     """Return the SHA-256 of a whole note, signature and all."""
-    return sha256(note.encode()).digest()
+    return sha256(note.encode("utf-8", "surrogatepass")).digest()
 
 
 def sign_off(text: str, origin: str, key_id: bytes, signature: bytes) -> str:
@@ -198,7 +198,7 @@ def _signature(line: str, origin: str) -> tuple[bytes, bytes]:
 
 def key_id(name: str, public: bytes) -> bytes:
     """Return the four bytes by which a signature names an Ed25519 key."""
-    return sha256(name.encode() + b"\n" + _ED25519 + public).digest()[:4]
+    return sha256(name.encode("utf-8", "surrogatepass") + b"\n" + _ED25519 + public).digest()[:4]
 
 
 def verifier_key(name: str, public: bytes) -> str:

@@ -43,7 +43,7 @@ def leaf_of(kind: int, operation_id: str, seq: int, digest: bytes) -> bytes:
     domain = _DOMAINS.get(kind)
     if domain is None or len(digest) != 32 or not 0 <= seq < _MOST:
         raise ValueError(f"there is no leaf of kind {kind} with seq {seq} and a digest of {len(digest)} bytes")
-    name = operation_id.encode()
+    name = operation_id.encode("utf-8", "surrogatepass")  # what was tampered with may be no UTF-8
     return sha256(b"".join((domain, len(name).to_bytes(8), name, seq.to_bytes(8), digest))).digest()
 
 

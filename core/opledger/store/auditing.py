@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import BigInteger, ClauseElement, ColumnElement, Table, Text, bindparam, func, select
+from sqlalchemy import BigInteger, ClauseElement, ColumnElement, LargeBinary, Table, Text, bindparam, func, select
 
 from opledger.errors import StoreUnavailable
 from opledger.rules.audit import Leaf
@@ -22,7 +22,9 @@ from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import (
     ACKNOWLEDGEMENT,
     ANCHORED,
+    ANSWER,
     CHECKPOINT,
+    CONTRACT,
     EVENT,
     LEAF,
     LEDGER,
@@ -39,6 +41,9 @@ PAGE: Final = 20_000
 
 NONE: Final = 2**62
 """A number behind which there is no checkpoint."""
+
+AT_ONCE: Final = 200
+"""Answers that are read at once."""
 
 _FIRST: Final = -(2**62)
 
@@ -218,14 +223,23 @@ def papers(database: Database, after: int = _FIRST, most: int = NONE) -> Papers:
 
     def work(tx: Tx) -> Papers:
         ledgers = tx.all(_ledger)
+        acknowledged = [Acknowledgement(*row) for row in tx.all(_acknowledgements)]
         return Papers(
-            ledger=(ledgers[0][0], ledgers[0][1]) if ledgers else None,
+            ledger=(ledgers[0][0], ledgers[0][1]) if ledgers and _texts(ledgers[0]) else None,
             checkpoints=[Checkpoint(*row) for row in tx.all(_checkpoints, number=after, most=most)],
-            acknowledgements=[Acknowledgement(*row) for row in tx.all(_acknowledgements)],
+            acknowledgements=[one for one in acknowledged if _numbers(one)],  # others explain nothing
             last_leaf=tx.all(_last_leaf)[0][0],
         )
 
     return _tolerant(database, work)
+
+
+def _texts(row: Raw) -> bool:
+    return all(isinstance(value, str) for value in row)  # SQLite keeps whatever is put into a column
+
+
+def _numbers(one: Acknowledgement) -> bool:
+    return type(one.abandoned_from) is int and type(one.abandoned_to) is int
 
 
 def leaves(database: Database, first: int, last: int | None) -> Iterator[Leaf]:
@@ -267,3 +281,26 @@ def anchored(database: Database, ids: Sequence[str]) -> dict[str, int]:
 def moved(database: Database) -> list[str]:
     """The operations whose records say that they have events which no checkpoint has seen."""
     return [row[0] for row in database.read(lambda tx: tx.all(_moved))]
+
+
+def _contracts(_: Tongue) -> ClauseElement:
+    return select(CONTRACT.c.digest, CONTRACT.c.name, CONTRACT.c.source, CONTRACT.c.environment)
+
+
+def contracts(database: Database) -> list[Raw]:
+    """All pinned contracts: digest, name, text, environment."""
+    return _tolerant(database, lambda tx: tx.all(_contracts))
+
+
+_PLACES: Final = tuple(f"digest_{number}" for number in range(AT_ONCE))
+
+
+def _answers(_: Tongue) -> ClauseElement:
+    wanted = [bindparam(place, type_=LargeBinary) for place in _PLACES]
+    return select(ANSWER.c.sha256, ANSWER.c.body).where(ANSWER.c.sha256.in_(wanted))
+
+
+def answers(database: Database, digests: Sequence[bytes]) -> list[Raw]:
+    """Those of these answers that are there, at most `AT_ONCE` at a time: hash and body, as they are stored."""
+    padded = [*digests, *[digests[0]] * (AT_ONCE - len(digests))]
+    return _tolerant(database, lambda tx: tx.all(_answers, **dict(zip(_PLACES, padded, strict=True))))

@@ -5,6 +5,8 @@ Every row class, every column, edited, emptied, removed, added, moved; before an
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from opledger.rules.journal import Row
 from tests.core.ledgers import Home
 from tests.support.databases import fresh_postgres, fresh_sqlite, postgres_server, sqlite_template  # noqa: F401
-from tests.support.tampering import Victim, flipped, kinds
+from tests.support.tampering import TABLES, Victim, flipped, kinds
 
 EVENTS: dict[str, str] = {
     "operation_id": "MOVED",
@@ -208,6 +210,20 @@ def test_everything_gone(victim: Victim) -> None:
     assert "NOTHING_CHECKED" in kinds(victim.script()) | {"NOTHING_CHECKED"}
 
 
+def test_a_ledger_that_forgot_its_name_still_has_its_anchors(victim: Victim) -> None:
+    """Name, checkpoints and leaves gone: who has the key finds the anchors; without it, the one beside the database."""
+    for table in ("leaf", "anchored", "checkpoint", "ledger"):
+        victim.run(f"DELETE FROM {table}")
+    ahead = ("ANCHOR_AHEAD", None, 2)
+    assert ahead in victim.product()
+    assert ahead in victim.script()
+    # Where one folder has the anchors of many ledgers, nobody can tell which was this one's.
+    assert victim.product(key=None) == ({ahead} if victim.kind == "sqlite" else set())
+    for path in victim.anchors:
+        path.unlink()
+    assert victim.product(key=None) == set()  # nothing outside is left that could know
+
+
 # --- records and requests -----------------------------------------------------------------------------------------
 
 
@@ -242,6 +258,65 @@ def test_a_request_that_is_not_what_was_submitted(victim: Victim) -> None:
             assert both(victim) == {("PROJECTION", victim.ids["a"], 1)}
     victim.run("DELETE FROM request WHERE operation_id = ?", victim.ids["a"])
     assert both(victim) == {("PROJECTION", victim.ids["a"], 1)}
+
+
+def test_evidence_that_is_not_what_came(victim: Victim) -> None:
+    """PROJECTION at the event that cites the answer; an export holds its hash only."""
+    answers = victim.all("SELECT sha256, body FROM answer ORDER BY sha256")
+    first = min("ab", key=victim.ids.__getitem__)
+    cited = [one for one in victim.chain(first) if one.body.count(answers[0][0].hex().encode())]
+    here = {("PROJECTION", victim.ids[first], cited[0].seq)}
+    for change, values in (
+        ("UPDATE answer SET body = ? WHERE sha256 = ?", [b'{"state":"succeeded"}', answers[0][0]]),
+        ("UPDATE answer SET sha256 = ? WHERE sha256 = ?", [bytes(32), answers[0][0]]),
+        ("DELETE FROM answer WHERE sha256 = ?", [answers[0][0]]),
+    ):
+        with victim.restored():
+            assert victim.run(change, *values) == 1
+            assert victim.product() == here, change
+    assert both(victim) == set()
+
+
+def test_a_contract_that_is_not_what_was_pinned(victim: Victim) -> None:
+    """PROJECTION at each operation that rests on it, named once for each contract."""
+    first = {("PROJECTION", min(victim.ids.values()), 1)}
+    for change in ("source = source || '#'", 'environment = \'{"A":"b"}\'', "name = 'other'", "source = '['"):
+        with victim.restored():
+            assert victim.run(f"UPDATE contract SET {change}") == 1
+            assert victim.product() == first, change
+    victim.run("DELETE FROM contract")
+    assert victim.product() == first
+
+
+def test_what_no_column_should_hold(victim: Victim) -> None:
+    """Texts that are no UTF-8, and bytes, break neither verifier, wherever they stand."""
+    if victim.kind != "sqlite":
+        pytest.skip("PostgreSQL keeps its types")
+    for table in TABLES:
+        for column in victim.columns(table):
+            for value in ("CAST(x'6fff' AS TEXT)", *(["x'00'"] if table in SMALL else [])):
+                # A key that is a number takes neither.
+                with victim.restored(), contextlib.suppress(sqlite3.IntegrityError):
+                    explained(victim)
+                    some = f"rowid = (SELECT min(rowid) FROM {table})"
+                    assert victim.run(f"UPDATE {table} SET {column} = {value} WHERE {some}") == 1
+                    victim.product()
+                    victim.product(key=None)
+                    victim.script()
+
+
+SMALL = {"acknowledgement", "ledger", "request", "tombstone"}
+
+
+def explained(victim: Victim) -> None:
+    """Archive an operation and give numbers up, as somebody would who has all rights."""
+    victim.run(
+        "INSERT INTO tombstone SELECT operation_id, head_seq, head_hash, state, contract, NULL, NULL, NULL, NULL, 1, "
+        "'ana', 'old', 'a.archive', x'00' FROM operation WHERE operation_id = ?", victim.ids["c"],
+    )  # fmt: skip
+    for table in ("event", "request", "operation"):
+        victim.run(f"DELETE FROM {table} WHERE operation_id = ?", victim.ids["c"])
+    victim.run("INSERT INTO acknowledgement VALUES (4, 3, 1, 'ana', 'restored', 9, x'00')")
 
 
 # --- leaves and checkpoints ---------------------------------------------------------------------------------------
