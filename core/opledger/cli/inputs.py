@@ -60,14 +60,14 @@ def span(text: str | None, flag: str, *, zero: bool = False) -> timedelta | None
     return value
 
 
-def tags(pairs: Iterable[str]) -> dict[str, str]:
-    """Read ``--tag KEY=VALUE`` flags; the same key twice is refused."""
+def tags(pairs: Iterable[str], flag: str = "--tag") -> dict[str, str]:
+    """Read ``--tag KEY=VALUE`` flags, or others that are written so; the same key twice is refused."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise UsageError(f"--tag {pair}: write KEY=VALUE")
+            raise UsageError(f"{flag} {pair}: write KEY=VALUE")
         if key in found:
-            raise UsageError(f"--tag {pair}: the key {key} was given before; each key takes one value")
+            raise UsageError(f"{flag} {pair}: the key {key} was given before; each key takes one value")
         found[key] = value
     return found

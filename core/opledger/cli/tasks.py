@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 HUMAN_NEEDED = 7
 _WORDS = {"waiting_human": "waiting for somebody"}
+_COMMAND = re.compile(r"(\bopledger task [a-z]+ )PLAN\b")
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan: NAME.plan.toml.", show_default=False)]
 StepId = Annotated[str, typer.Argument(metavar="STEP", help="The step's id.", show_default=False)]
@@ -88,7 +91,7 @@ def claim(
         f"Its key: {work.token}",
         *(f"Input: {name}" for name in work.inputs),
         *(f"From step {name}: {key} = {value}" for name, given in work.outputs.items() for key, value in given.items()),
-        f"When it is done: opledger task done {plan} {step}",
+        _named(f"When it is done: opledger task done PLAN {step}", plan),
     ]
     run.give(document, lambda: _clean(lines))
 
@@ -211,7 +214,7 @@ def _go(run: Run, plan: Path, by: str | None, timeout: str | None, *, begun: boo
 def _outputs(pairs: Iterable[str] | None) -> Mapping[str, Any]:
     from opledger.cli import inputs
 
-    return inputs.tags(pairs or ())
+    return inputs.tags(pairs or (), "--output")
 
 
 def _give(run: Run, plan: Path, found: Status, need: Need | None = None) -> Need | None:
@@ -230,8 +233,11 @@ def _give(run: Run, plan: Path, found: Status, need: Need | None = None) -> Need
 
 
 def _named(text: str, plan: Path) -> str:
-    """What to type, with the name of the plan."""
-    return text.replace(" PLAN", f" {plan}")
+    """What to type, with the name of the plan as a shell reads it: a path may have spaces, and worse.
+
+    Only in our own commands: what a plan's author wrote stays as it is.
+    """
+    return _COMMAND.sub(lambda found: f"{found[1]}{shlex.quote(str(plan))}", text)
 
 
 def _lines(shown: TaskView, need: Need | None, problem: str | None) -> Iterable[str]:

@@ -133,6 +133,20 @@ def test_what_is_wrong_has_its_exit_code(terminal: Terminal, plan: str) -> None:
     assert "line 18" in wrong.error["message"] and "step[2].retry" in wrong.error["message"]
 
 
+def test_what_to_type_can_be_typed(terminal: Terminal) -> None:
+    """The plan's name is quoted as a shell needs it, and only our own commands are filled in."""
+    name = "a b; echo c.plan.toml"
+    question = PLAN.replace("Publish?", "Is this the PLAN?").replace('agent = "Look', 'agent = "The PLAN: look')
+    (terminal.root / name).write_text(question)
+    run = terminal("task", "run", name, "--json")
+    assert run.json["needs"]["how"] == f"claim it: opledger task claim '{name}' review"
+    assert run.json["needs"]["what"].startswith("The PLAN: look")
+    claimed = terminal("task", "claim", name, "review", by="agent-7")
+    assert f"opledger task done '{name}' review" in claimed.out
+    slip = terminal("task", "done", name, "review", "--output", "rows", by="agent-7")
+    assert (slip.code, slip.err.split(":")[0]) == (2, "--output rows")
+
+
 def test_waiting_for_an_operation_runs_out(terminal: Terminal, ledger: Ledger) -> None:
     """Exit 6, nothing is lost, and the operation is there for the worker."""
     (terminal.root / "op.plan.toml").write_text(
