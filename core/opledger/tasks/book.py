@@ -156,14 +156,22 @@ class Book:
 
     # --- pieces -------------------------------------------------------------------------------------------------
 
+    def _has_secret(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return self.redactor.mask_text(value) != value
+        if isinstance(value, Mapping):
+            return any(self._has_secret(inner) for inner in value.values())
+        return isinstance(value, list | tuple) and any(self._has_secret(inner) for inner in value)
+
     def _read(self, *, mend: bool) -> Story:
         story = self._read_ledger()
         compared = compare(self._data(), self._lines, self.papers.place)
         if compared.broken is not None:
+            again = "" if story.steps else ". The task would then begin anew, with everything that it does outside"
             raise ProgressBroken(
                 f"the progress file {self.papers.progress.name} {compared.broken}. Nothing was done. A person may have "
                 "it written anew from the ledger, which knows "
-                f"{len(self._lines)} records: opledger task decide PLAN --as rebuild --reason R",
+                f"{len(self._lines)} records: opledger task decide PLAN --as rebuild --reason R{again}",
                 compared.broken,
             )
         if compared.behind and mend:
@@ -194,6 +202,12 @@ class Book:
         return None if archived.is_file() and archived.read_bytes() == data else data
 
     def _record(self, draft: Draft) -> Record:
+        outputs, proof = self.masked(draft.outputs), self.masked(draft.proof)
+        withheld = [name for name, value in draft.outputs.items() if self._has_secret(value)]
+        if withheld and draft.kind is not Kind.ANSWER:
+            # With stars in it, it would go on as if it were the value: to a program, or into what is sent.
+            outputs = {name: value for name, value in outputs.items() if name not in withheld}
+            proof = {**proof, "withheld": withheld}
         return Record(
             seq=len(self._lines) + 1,
             at=self.clock.now(),
@@ -201,8 +215,8 @@ class Book:
             run=self.run,
             step=None if draft.step is None else draft.step.id,
             kind=draft.kind,
-            proof=self.masked(draft.proof),
-            outputs=self.masked(draft.outputs),
+            proof=proof,
+            outputs=outputs,
             reason=None if draft.reason is None else self.masked(draft.reason),
             fingerprint=None if draft.step is None else draft.step.fingerprint,
             place=self.papers.place,

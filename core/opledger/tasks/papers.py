@@ -57,6 +57,11 @@ class Lock:
             os.close(self.descriptor)
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a file for reading without waiting: a pipe that nobody writes to is empty, and holds up nobody."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 class Papers:
     """Where the files of one plan are. `place` stands for this machine and this folder, and tells nobody their name."""
 
@@ -75,15 +80,16 @@ class Papers:
         Raises UsageError where there is none.
         """
         try:
-            return self.plan.read_bytes().decode("utf-8", "surrogateescape")
+            with open(self.plan, "rb", opener=_at_once) as file:
+                return (file.read() or b"").decode("utf-8", "surrogateescape")
         except OSError as error:
             raise UsageError(f"the plan {self.plan} cannot be read: {error.strerror}; name a file {PLAN}") from error
 
     def read_progress(self) -> bytes | None:
         """The bytes of the progress file; None where there is none. Raises StoreUnavailable."""
         try:
-            with self.progress.open("rb") as file:
-                return file.read(LARGEST)
+            with open(self.progress, "rb", opener=_at_once) as file:
+                return file.read(LARGEST) or b""
         except FileNotFoundError:
             return None
         except IsADirectoryError:

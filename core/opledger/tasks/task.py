@@ -134,6 +134,8 @@ class Task:
             except PlanChanged as changed:
                 problem = changed.message
         who = runner_of(self._ledger, book.plan.task)
+        if who is not None and problem is None:
+            need = None  # what looks lost or open is being done; who decided about it now would be refused
         shown = view(book.plan.task, story, outline_of(book.plan), runner=who, plan=book.plan)
         if problem is not None and shown.state == "waiting_human":
             shown = replace(shown, state="stopped")
@@ -304,6 +306,10 @@ class Task:
             return rules.unknown(found.step, found.began)
         if isinstance(found, rules.Begin) and isinstance(found.step.action, Agent):
             return rules.work(found.step, found.step.action, None, story)
+        if isinstance(found, rules.Begin):
+            standing = story.of(found.step.id)
+            if standing.stand is Stand.FAILED and standing.failed is not None:
+                return rules.failed(found.step, standing.failed)
         if isinstance(found, rules.GoOn) and isinstance(found.step.action, Submit):
             op = operation_of(self._ledger, self.plan.task, found.step.id)
             return person(found.step, op) if op is not None and waits_for_person(op) else None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -10,11 +11,13 @@ import pytest
 
 from opledger.edges.files import atomic_write
 from opledger.errors import Refused, StoreUnavailable
+from opledger.rules.tasks.plan import PlanInvalid
 from opledger.rules.tasks.story import PlanChanged
-from opledger.tasks import papers
+from opledger.tasks import commands, papers
 from opledger.tasks.book import ProgressBroken
 from opledger.tasks.keeper import AlreadyRun, Keeper
 from opledger.tasks.reading import read_task, read_tasks
+from opledger.tasks.task import Status
 from tests.core.tasks.conftest import Desk, ran
 
 ASK = '[[step]]\nid = "ask"\nask = { question = "Go on?", answers = ["yes", "no"], stop_on = ["no"] }\n'
@@ -83,7 +86,8 @@ def test_a_file_without_a_ledger_is_no_first_run(desk: Desk) -> None:
     (other / "monthly.plan.toml").write_text(desk.plan.read_text().replace('task = "monthly"', 'task = "weekly"'))
     for _ in range(2):
         with pytest.raises(
-            ProgressBroken, match=r"begun for task 'monthly'. where the ledger knows 0: it belongs to another ledger"
+            ProgressBroken,
+            match=r"begun for task 'monthly'. where the ledger knows 0: it belongs to another ledger.*begin anew",
         ):
             desk.task(plan=other / "monthly.plan.toml").run()
     assert (other / "monthly.progress.jsonl").read_bytes() == whole
@@ -237,6 +241,39 @@ def test_nobody_runs_beside_a_live_runner(desk: Desk) -> None:
         assert view is None  # nothing was written yet
     assert desk.trace() == desk.trace(elsewhere.parent) == []
     assert desk.task().run() is not None
+
+
+def test_nobody_is_asked_about_what_is_being_done(small: Desk) -> None:
+    """An intent without completion needs a person only once nobody is at it."""
+    small.write(ran("notice", "repeatable = false"))
+    looked: list[Status] = []
+    real = commands.run
+    task = small.task()
+    with pytest.MonkeyPatch.context() as patch:
+
+        def run(*args: Any, **kwargs: Any) -> commands.Ran:
+            looked.append(small.task("jo").status())
+            return real(*args, **kwargs)
+
+        patch.setattr(commands, "run", run)
+        assert task.run() is None
+    assert [(one.view.state, one.need) for one in looked] == [("running", None)]
+
+
+def test_a_pipe_in_place_of_a_file_holds_up_nobody(small: Desk) -> None:
+    """Opening a pipe waits for a writer who never comes; it is as broken as an empty file."""
+    small.write(*STEPS)
+    small.task().run()
+    small.progress.unlink()
+    os.mkfifo(small.progress)
+    assert "is empty" in (small.task().status().problem or "")
+    with pytest.raises(ProgressBroken):
+        small.task().run()
+    assert not small.progress.exists()
+    small.plan.unlink()
+    os.mkfifo(small.plan)
+    with pytest.raises(PlanInvalid):
+        small.task()
 
 
 def test_two_runners_at_once_do_everything_once(desk: Desk) -> None:

@@ -100,6 +100,33 @@ def test_secrets_never_reach_a_record(small: Desk, monkeypatch: pytest.MonkeyPat
         assert data.count(b"***") >= 3
 
 
+def test_what_has_a_secret_in_it_is_handed_on_to_nobody(small: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the secret nor stars in its place: a program would take them for the value, and send them."""
+    monkeypatch.setenv("PAYMENTS_API_KEY", "sk-canary-17Zq9")
+    url = "https://x.test/y?X-Amz-Signature=abcdef"
+    say = "import json, os; k = os.environ['PAYMENTS_API_KEY']; print(json.dumps({'rows': 5, 'at': [k], 'url': '%s'}))"
+    small.write(
+        python("a", say % url),
+        ran("rows-{step.a.rows}").replace('id = "rows-{step.a.rows}"', 'id = "b"'),
+        ran("c", 'inputs = ["{step.a.url}"]'),
+    )
+    assert "handed on no 'url'" in needs(small.task().run()).what
+    assert small.trace() == ["rows-5"]
+    assert small.task().outcome("a") == {"rows": 5}
+    small.task().decide("c", "done", reason="seen", outputs={"pair": (1, ["x"]), "deep": {"k": ["sk-canary-17Zq9"]}})
+    assert small.task().outcome("c") == {"pair": [1, ["x"]]}
+    assert next(one for one in small.task().status().view.steps if one.id == "a").proof["withheld"] == ["at", "url"]
+
+
+def test_who_looks_at_a_failed_step_is_told_who_must_act(small: Desk) -> None:
+    """The status says what the run said."""
+    small.write(python("a", "import sys; sys.exit('no paper')"))
+    assert small.task().run() == (shown := small.task().status()).need
+    assert shown.view.state == "waiting_human"
+    assert "no paper" in needs(shown.need).what
+    assert "mend it and run again" in needs(shown.need).how
+
+
 def test_outputs_are_cut(small: Desk) -> None:
     """A command that prints for ever fills neither memory nor the record, and does not block."""
     small.write(

@@ -68,7 +68,9 @@ def _value(step: str, name: str, outputs: Outputs) -> Any:
     given = outputs.get(step, {})
     if name not in given:
         has = ", ".join(sorted(given)) or "nothing"
-        raise NothingThere(f"step {step} handed on no {name!r} (it handed on: {has})")
+        raise NothingThere(
+            f"step {step} handed on no {name!r} (it handed on: {has}; what has a secret in it is handed on to nobody)"
+        )
     return given[name]
 
 
