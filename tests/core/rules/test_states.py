@@ -45,7 +45,7 @@ awaiting_approval  | Withdrawn                |                                 
 create_pending     | Withdrawn                | never sent                          | withdrawn
 create_pending     | Withdrawn                | cancel stands & idle & no duplicate | withdrawn
 create_pending     | CallSent create          | idle & no cancel                    | =
-create_pending     | Accepted                 | answers & names a job               | accepted
+create_pending     | Accepted                 | answers & names a job & names no other job | accepted
 create_pending     | CompletedInline          | answers                             | result_collecting
 create_pending     | Refused                  | answers & duplicate accepted        | create_unknown
 create_pending     | Refused                  | answers & cancel stands             | withdrawn
@@ -68,7 +68,7 @@ create_unknown     | Decided not-created      |                                 
 create_unknown     | Decided resend           |                                     | create_pending
 create_unknown     | Decided close            |                                     | resolved
 
-reconciliation     | Accepted                 | answers & names a job               | accepted
+reconciliation     | Accepted                 | answers & names a job & names no other job | accepted
 reconciliation     | CompletedInline          | answers                             | result_collecting
 reconciliation     | Refused                  | answers & cancel stands             | withdrawn
 reconciliation     | Refused                  | answers                             | failed
@@ -195,6 +195,7 @@ QUESTIONS: Final[dict[str, Callable[[Cell], bool]]] = {
     "duplicate accepted": lambda cell: cell.op.duplicate_accepted,
     "no duplicate": lambda cell: not cell.op.duplicate_accepted,
     "names a job": lambda cell: bool(getattr(cell.evidence, "job_id", None)),
+    "names no other job": lambda cell: not cell.op.jobs or getattr(cell.evidence, "job_id", None) in cell.op.jobs,
     "names a known job": lambda cell: getattr(cell.evidence, "job_id", None) in cell.op.jobs,
     "names a time": lambda cell: getattr(cell.evidence, "extend_by", None) is not None,
     "has a job": lambda cell: cell.op.remote_job_id is not None,
@@ -271,6 +272,7 @@ def answered() -> Iterator[e.Evidence]:
         yield e.Throttled(**facts)
         yield e.Refused(**facts)
         yield e.Accepted(**facts, job_id="job_1")
+        yield e.Accepted(**facts, job_id="job_9")
         yield e.Accepted(**facts)
         yield e.CompletedInline(**facts)
         yield e.Inconclusive(**facts)

@@ -8,8 +8,11 @@ import pytest
 
 from opledger.errors import ConfigWrong, StoreUnavailable, UnknownOperation
 from opledger.rules import decide
-from opledger.rules.model import State
+from opledger.rules import evidence as e
+from opledger.rules.model import Action, State
 from opledger.store import Store
+from opledger.worker.drive import Drive
+from opledger.worker.hand import Dropped, Held
 from opledger.worker.known import Known
 from tests.core.worker.conftest import Bench
 
@@ -180,3 +183,56 @@ async def test_one_read_on_demand(bench: Bench) -> None:
     assert bench.ledger.store.claim_one(operation.operation_id, "somebody", lease, now) is not None
     assert await bench.hire().read_once(operation.operation_id) is None
     assert len(bench.wire("status")) == 1
+
+
+# --- two workers, one token, two jobs (I3): what the model of tests/model found -----------------------------------
+
+
+async def overtaken(bench: Bench) -> tuple[Drive, Drive]:
+    """Two drives of one operation: the first has sent its create and lost its lease, the second is looking it up."""
+    operation_id = bench.submit(_polls=1).operation_id
+    drives: list[Drive] = []
+    for name in ("first", "second"):
+        worker = bench.hire(name=name)
+        worker._equip()
+        now, store = bench.ledger.clock.now(), bench.ledger.store
+        for last in drives:
+            store.release(last.shop.name, [(operation_id, last.held.epoch)])
+        claimed = store.claim_one(operation_id, worker.name, timedelta(minutes=5), now)
+        assert claimed is not None and claimed.operation.lease is not None
+        drives.append(Drive(worker._shop, claimed, Held(claimed.operation.lease.epoch, float("inf"))))
+        if name == "first":
+            await drives[0].record(a_call("call_1", Action.CREATE), "call:call_1", live=True)
+    first, second = drives
+    await second.record(e.CallLost(call_id="call_1"), "recovery")
+    await second.record(a_call("call_2", Action.RECONCILE), "call:call_2", live=True)
+    return first, second
+
+
+def a_call(call_id: str, action: Action) -> e.CallSent:
+    """A permit to send the create, or to send it again."""
+    strategy = "resend" if action is Action.RECONCILE else None
+    return e.CallSent(call_id, action, "POST", "/jobs", 1, strategy=strategy, may_create=True)
+
+
+async def test_another_job_than_a_late_answer_brought_is_never_taken(bench: Bench) -> None:
+    """The second worker read its answer with a copy of the record that did not show the first one's yet."""
+    first, second = await overtaken(bench)
+    with pytest.raises(Dropped):
+        await first.record(e.Accepted(call_id="call_1", job_id="job_1"), "call:call_1")
+    with pytest.raises(Dropped):
+        await second.record(e.Accepted(call_id="call_2", job_id="job_2", how="resend"), "call:call_2")
+    found = bench.ledger.store.get(first.op.operation_id)
+    assert (found.state, found.jobs, found.remote_job_id) == (State.CONTRACT_VIOLATION, ("job_1", "job_2"), None)
+
+
+async def test_a_broken_promise_that_is_heard_of_too_late_stops_the_operation(bench: Bench) -> None:
+    """An overtaken worker learnt of a second job: as a remark alone, the operation would go on with the first one."""
+    first, second = await overtaken(bench)
+    await second.record(e.Accepted(call_id="call_2", job_id="job_1", how="resend"), "call:call_2")
+    with pytest.raises(Dropped):
+        await first.record(
+            e.UnfamiliarJobId(call_id="call_1", why="job_2 after job_1", jobs=("job_1", "job_2")), "call:call_1"
+        )
+    found = bench.ledger.store.get(first.op.operation_id)
+    assert (found.state, found.jobs) == (State.CONTRACT_VIOLATION, ("job_1", "job_2"))
