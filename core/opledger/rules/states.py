@@ -90,9 +90,8 @@ def _answers(operation: Operation | None, ev: e.Evidence) -> bool:
 def _binds(operation: Operation | None, ev: e.Evidence) -> bool:
     # Its reader's copy may be older than a late answer that brought another job: two under one token are none (I3).
     known = _op(operation).jobs
-    return (
-        isinstance(ev, e.Accepted) and bool(ev.job_id) and True and _answers(operation, ev)
-    )
+    mine = not known or (isinstance(ev, e.Accepted) and ev.job_id in known)
+    return isinstance(ev, e.Accepted) and bool(ev.job_id) and mine and _answers(operation, ev)
 
 
 def _answers_wanted(operation: Operation | None, ev: e.Evidence) -> bool:
