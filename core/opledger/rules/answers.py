@@ -380,7 +380,9 @@ def read_missing_result(
     facts = page.facts(call_id, answer)
     if status == 410 and not waits:
         return Reading(e.ResultMissing(**facts, why="the provider says the result is gone (status 410)"))
-    why = "the result is not ready yet" if waits else redirect_note(page)
+    # Whether that is JSON is no matter: a result need not be any, and an error page of a file server is none.
+    said = redirect_note(page) if 300 <= status < 400 else "the provider did not hand the result out"
+    why = "the result is not ready yet" if waits else said
     if status == 206 and not waits:
         why = "the provider sent a part of the result where nobody asked for a part; it was not taken"
     code = "not_ready" if waits else "result"

@@ -455,6 +455,15 @@ def test_redirects_are_not_followed_and_say_so(status: int) -> None:
         assert f"redirect {status}, not followed" in reading.evidence.why
 
 
+@pytest.mark.parametrize("body", [b"", b"<html>nginx</html>", b'{"error": "no"}'])
+@pytest.mark.parametrize("status", [403, 416, 500, 503])
+def test_an_error_in_place_of_a_result_is_told_by_its_status(status: int, body: bytes) -> None:
+    """Nobody expects JSON of a file server, so nobody is told that its error page is none."""
+    evidence = no_result(an_answer(status, body, content_type="text/html")).evidence
+    assert isinstance(evidence, e.ReadFailed)
+    assert evidence.why == f"the provider did not hand the result out (status {status})"
+
+
 # --- job ids ----------------------------------------------------------------------------------------------------------
 
 
