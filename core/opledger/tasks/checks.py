@@ -22,6 +22,7 @@ from opledger.rules.tasks.plan import Step
 from opledger.rules.tasks.proofs import Check, CommandCheck, FileCheck, HttpCheck, OperationCheck
 from opledger.rules.tasks.templates import Outputs
 from opledger.tasks import commands
+from opledger.tasks.outputs import is_there
 
 LARGEST: Final = 256 * 1024 * 1024
 """Bytes of the largest file that is parsed; a larger one can still be checked by its hash or a command."""
@@ -129,7 +130,7 @@ def _operation(op: Operation | None, check: OperationCheck) -> Mapping[str, Any]
 
 
 def _file(path: Path, name: str, parses: str | None, sha256: str, recorded: Mapping[str, str]) -> Mapping[str, Any]:
-    if not path.is_file():
+    if not is_there(path):
         raise NotYet(f"the file {name} is not there")
     size, digest = digest_of(path)
     if sha256 and digest != sha256:

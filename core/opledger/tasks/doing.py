@@ -89,7 +89,7 @@ def missing(book: Book, step: Step) -> Need | None:
     try:
         for name in step.inputs:
             path = templates.fill_text(name, book.story.outputs)
-            if not (book.papers.folder / path).exists():
+            if not outputs.is_there(book.papers.folder / path, folder=True):
                 how = "put it there and run again: opledger task resume PLAN"
                 return Need(step.id, "a person", f"its input {path} is not there", how)
         templates.fill(_texts(step), book.story.outputs)

@@ -14,6 +14,14 @@ from opledger.edges.files import copy_out, digest_of
 from opledger.errors import StoreUnavailable
 
 
+def is_there(path: Path, *, folder: bool = False) -> bool:
+    """It is a file, or with `folder` anything. What can have no such name, or is shut off, is not there."""
+    try:
+        return path.exists() if folder else path.is_file()
+    except OSError:
+        return False
+
+
 def remember(folder: Path, kept: Path, files: Iterable[str]) -> dict[str, str | None]:
     """Copy the files that are there into `kept`; return each file's SHA-256, or None where it is not there.
 
@@ -22,7 +30,7 @@ def remember(folder: Path, kept: Path, files: Iterable[str]) -> dict[str, str | 
     found: dict[str, str | None] = {}
     for number, name in enumerate(files):
         path = folder / name
-        if not path.is_file():
+        if not is_there(path):
             found[name] = None
             continue
         try:
@@ -39,7 +47,7 @@ def put_back(folder: Path, kept: Path, files: Mapping[str, str | None]) -> None:
     for number, (name, before) in enumerate(files.items()):
         path = folder / name
         try:
-            if path.is_file():
+            if is_there(path):
                 if before is not None and digest_of(path)[1] == before:
                     continue
                 shutil.move(path, _free(kept, number, name))

@@ -180,6 +180,14 @@ def test_an_input_must_be_there(small: Desk) -> None:
 # --- what is half-made -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("more", ['check = { file = "{step.a.name}" }', 'inputs = ["{step.a.name}"]'])
+def test_a_name_that_no_file_can_have_is_not_there(small: Desk, more: str) -> None:
+    """An earlier step may hand on anything; the person who must mend it is told which file it was."""
+    small.write(python("a", "print('{\"name\": \"' + 'x' * 300 + '\"}')"), ran("b", more))
+    assert f"{'x' * 300} is not there" in needs(small.task().run()).what
+    assert f"{'x' * 300} is not there" in needs(small.task().run()).what
+
+
 @pytest.mark.parametrize("before", [None, "a,b\n0,0\n"])
 def test_a_repeated_command_begins_with_the_files_of_the_first_time(
     small: Desk, monkeypatch: pytest.MonkeyPatch, before: str | None
