@@ -72,7 +72,6 @@ def tombstone(name, stone, leaves, head):
     its = (stone["seq"], sha(b"opledger/tombstone1", text).hex())
     for leaf in leaves:
         find("REWRITTEN", name, leaf["seq"], leaf["kind"] == 2 and (leaf["seq"], leaf["hash"]) != its)
-
 def operation(name, rows, leaves, record, stone):
     start, heads = len(found), [leaf for leaf in leaves if leaf["kind"] == 1 and type(leaf["seq"]) is int]
     if stone and (rows or record):
@@ -95,7 +94,6 @@ def operation(name, rows, leaves, record, stone):
         data, asked = json.loads(base64.b64decode(rows[0]["body"]))["data"], ("method", "url", "body_sha256")
         find("PROJECTION", name, 1, record["request"] != {key: data.get(key) for key in asked})
     return None
-
 def read_note(text, key):
     """Return the parts of a note, None where it cannot be read; and whether it is signed with the ledger's key."""
     note, (origin, _, rest) = NOTE.fullmatch(text) if isinstance(text, str) else None, (key or "").partition("+")
@@ -124,7 +122,6 @@ def grow(peaks, size, leaves, upto):
     for peak in peaks[-2::-1]:
         root = sha(b"\1", peak, root)
     return root if upto >= size else None
-
 def log(rows, leaves, given_up, key):
     """Checkpoints are signed notes over the tree, each naming the hash of the one before. Return the good ones."""
     good, number, before, size, peaks, broken = {}, 0, "0" * 64, 0, [], False
@@ -150,7 +147,6 @@ def log(rows, leaves, given_up, key):
             find("CHECKPOINT_CHAIN", None, here, broken or row["peaks"] != b"".join(peaks).hex())
     find("CHECKPOINT_CHAIN", None, number or None, not broken and size < len(leaves))
     return good, number
-
 def anchor(lines, good, last, given_up, key):
     """What an anchor outside holds must be in the ledger: the same note under the same number."""
     ahead, roots = 0, {note["size"]: note["root"] for note in good.values()}
@@ -172,13 +168,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, action in {"file": "store", "--key": "store", "--anchor": "append", "--json": "store_true"}.items():
         parser.add_argument(name, action=action)
-    given, kinds, names, count = parser.parse_args(), {}, {}, 0
-    for count, line in enumerate(pathlib.Path(given.file).read_bytes().splitlines(), start=1):
-        kinds.setdefault((one := json.loads(line)).get("type", "head"), []).append(one)
+    given, kinds, names, lines = parser.parse_args(), {}, {}, []
+    try:
+        lines = [dict(json.loads(line)) for line in pathlib.Path(given.file).read_bytes().splitlines()]
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        parser.error(f"{given.file} cannot be read as an export of opledger: {error}")
+    for one in lines:
+        kinds.setdefault(one.get("type", "head"), []).append(one)
         if "operation_id" in one:
             names.setdefault(str(one["operation_id"]), {}).setdefault(one["type"], []).append(one)
     head, key = (head := kinds.get("head", [{}])[0]), given.key or head.get("verifier_key")
-    if head.get("format") != "opledger-export/1" or kinds.get("end", [{}])[-1].get("lines") != count:
+    if head.get("format") != "opledger-export/1" or kinds.get("end", [{}])[-1].get("lines") != len(lines):
         parser.error(f"{given.file} is no whole export of opledger: it was cut, or is something else")
     find("CHECKPOINT_SIG", None, None, given.key and head["verifier_key"] not in (None, given.key))
     given_up = {(one["abandoned_from"], one["abandoned_to"]): one["hash"] for one in kinds.get("acknowledgement", ())

@@ -164,8 +164,12 @@ def export(
     with run.ledger(read_only=True) as ledger:
         written = exporting.lines(ledger, ops or ())
         if out is None:
-            for line in written:
-                sys.stdout.write(line.decode("ascii"))
+            for number, line in enumerate(written):
+                text = line.decode("ascii")
+                # With --json exactly one document: the same lines as one array.
+                sys.stdout.write(("," if number else "[") + text.rstrip() if run.flags.as_json else text)
+            if run.flags.as_json:
+                sys.stdout.write("]\n")
             return
         copy_out(written, out)
     run.give({"file": str(out)}, lambda: [f"written to {out}"])

@@ -109,7 +109,10 @@ def check_person(by: Actor) -> None:
 
 @dataclass(slots=True)
 class File:
-    """A file that the archive wrote. Raises UsageError for another one, StoreUnavailable where it cannot be read."""
+    """A file that the archive wrote. Raises IntegrityBroken for one that is none or was cut or changed in its form.
+
+    UsageError where there is none, StoreUnavailable where it cannot be read.
+    """
 
     path: Path
     sha256: str = ""
@@ -119,6 +122,8 @@ class File:
     def __post_init__(self) -> None:
         try:
             data = self.path.read_bytes()
+        except FileNotFoundError as error:
+            raise UsageError(f"there is no archive {self.path}; check the path") from error
         except OSError as error:
             raise StoreUnavailable(f"{self.path} cannot be read: {error.strerror}") from error
         self.sha256 = hashlib.sha256(data).hexdigest()
@@ -132,7 +137,7 @@ class File:
                 elif one.get("type") == "row":
                     self.kept.setdefault(one["table"], {})[one["operation_id"]] = _read(one)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-            raise UsageError(f"{self.path} is no whole archive of opledger: {error}") from error
+            raise IntegrityBroken(f"{self.path} is no whole archive of opledger: {error}") from error
 
     def heads(self) -> dict[str, tuple[int, bytes]]:
         """The last event of each operation: its seq and hash."""
@@ -170,13 +175,17 @@ def _value(name: str, value: Any) -> Any:
 def verify(ledger: Reading, paths: Sequence[Path]) -> Iterator[Finding]:
     """Compare archives with the tombstones that name them.
 
-    Finds, besides what is wrong with the chains themselves: HASH where the file is not the one that was written,
+    Finds, besides what is wrong with the chains themselves: HASH where the file is no archive or not the one written,
     MISSING_OP where it lacks an operation, REWRITTEN and BEHIND_CHECKPOINT where a chain is not the one that was
     archived, NOTHING_CHECKED where no tombstone names the file or anything in it.
     """
     database = ledger.store.database
     for path in paths:
-        file = File(path)
+        try:
+            file = File(path)
+        except IntegrityBroken as error:
+            yield Finding("HASH", None, None, error.message)
+            continue
         yield from file.look().findings
         stones = archiving.in_file(database, bytes.fromhex(file.sha256))
         if not stones:

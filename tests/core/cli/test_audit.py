@@ -164,8 +164,13 @@ def test_an_export_for_the_other_verifier(terminal: Terminal, ledger: Ledger, tm
     assert {json.loads(line)["kind"] for line in done.stdout.splitlines()} == {"COLUMN"}
     out.write_text("\n".join(lines[:-1]) + "\n")
     assert run(str(out)).returncode == 2
+    for cut in ("\n".join(lines)[:-40], "", "[]\n"):
+        out.write_text(cut)
+        assert (run(str(out)).returncode, "Traceback" in run(str(out)).stderr) == (2, False), cut
+    assert run(str(tmp_path / "none")).returncode == 2
     one = terminal("audit", "export", op)
     documents = [json.loads(line) for line in one.out.splitlines()]
+    assert json.loads(terminal("audit", "export", op, "--json").out)[1:] == documents[1:]
     assert {one.get("operation_id") for one in documents} == {op, None}
     out.write_text(one.out)
     assert run(str(out)).returncode == 0

@@ -153,8 +153,13 @@ def test_a_file_that_was_changed_is_found(home: Home, out: Path) -> None:
     cut = [one for one in documents if not (one.get("seq") == 2 and one.get("operation_id") == first)]
     assert ("BEHIND_CHECKPOINT", first, 2) in written(cut)
     out.write_text("\n".join(whole[:-1]) + "\n")
-    with pytest.raises(UsageError, match="no whole archive"):
-        verify(home, archives=[out])
+    assert {("HASH", None, None)} == {
+        (one.kind, one.operation_id, one.seq) for one in verify(home, archives=[out]).findings
+    }
+    out.write_bytes("\n".join(whole).encode().replace(b'"', b"'", 1))  # one byte, and it is no JSON any more
+    assert [one.kind for one in verify(home, archives=[out]).findings] == ["HASH"]
+    with pytest.raises(UsageError, match="there is no archive"):
+        verify(home, archives=[out.with_name("elsewhere")])
 
 
 def test_what_is_not_whole_stays(file_home: Home, out: Path) -> None:
