@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo console test check format bench bench-console screenshots wheel clean
+.PHONY: help demo console test model check format bench bench-console screenshots wheel clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ console: $(READY)  ## the terminal console over your own ledger
 
 test: $(READY)  ## the whole test suite (TESTS=path, ARGS='-k word', WORKERS=2)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) $(TESTS)
+
+model: $(READY)  ## every order of events in small worlds, and broken designs that must be caught (ARGS='--states N')
+	@$(BIN)/python -m tests.model $(ARGS)
 
 check: $(READY)  ## format, lint, types, import rules, architecture: all of CI except the tests
 	$(BIN)/ruff format --check .

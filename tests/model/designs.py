@@ -303,19 +303,21 @@ DESIGNS: Final = (
     ),
     Design("an unknown word means success", "resend", function(answers, "means_of", _unmapped(Means.SUCCEEDED))),
     Design("an unknown word means failure", "resend", function(answers, "means_of", _unmapped(Means.FAILED))),
-    Design("another job id under the token is taken", "ignores", function(answers, "_bound", _any_id), slow=True),
-    Design("an empty list proves absence at once", "list", function(lookups, "_absent", _nothing_settles), slow=True),
+    Design("another job id under the token is taken", "twins", function(answers, "_bound", _any_id), slow=True),
+    Design("an empty list proves absence at once", "settle", function(lookups, "_absent", _nothing_settles)),
     Design(
-        "the settle time runs from the first send", "list", function(lookups, "_absent", _settles_from_first), slow=True
+        "the settle time runs from the first send",
+        "settle",
+        function(lookups, "_absent", _settles_from_first),
+        slow=True,
     ),
     # What is decided.
-    Design("the token's window is not looked at", "resend", function(decide, "may_resend", _always), slow=True),
-    Design("the window runs from the last send", "resend", function(decide, "may_resend", _since_last), slow=True),
+    Design("the token's window is not looked at", "window", function(decide, "may_resend", _always)),
+    Design("the window runs from the last send", "window", function(decide, "may_resend", _since_last), slow=True),
     Design(
         "the window has no margin",
-        "resend",
+        "window",
         function(Contract, "resend_window", property(lambda self: self.create.idempotency.memory)),
-        slow=True,
     ),
     Design("a permit without an outcome counts as unused", "blind", function(decide, "_recovered", _unused_permit)),
     Design("a permit without an outcome is passed over", "blind", function(decide, "_recovered", _permit_forgotten)),
@@ -385,7 +387,7 @@ DESIGNS: Final = (
     Design(
         "a missing result means failed", "calm", cell(S.RESULT_COLLECTING, e.ResultMissing, *to(S.FAILED)), slow=True
     ),
-    Design("a second job is a remark", "ignores", table(_NO_VIOLATION)),
+    Design("a second job is a remark", "twins", table(_NO_VIOLATION)),
     Design("a poll has no deadline to lead to", "calm", cell(S.OBSERVING, e.DeadlinePassed), slow=True),
     Design("a lost create has no arrow", "blind", cell(S.CREATE_PENDING, e.CallLost)),
     Design("a look-up without a verdict has no arrow", "list", cell(S.RECONCILIATION, e.Inconclusive)),
@@ -394,7 +396,7 @@ DESIGNS: Final = (
     Design("a permit leaves no trace", "blind", entry(projection._HANDLERS, e.CallSent, _uncounted)),
     Design("the first send is not remembered", "blind", entry(projection._HANDLERS, e.CallSent, _unsent)),
     Design(
-        "each send starts the window anew", "resend", entry(projection._HANDLERS, e.CallSent, _window_moves), slow=True
+        "each send starts the window anew", "window", entry(projection._HANDLERS, e.CallSent, _window_moves), slow=True
     ),
     # People.
     Design(

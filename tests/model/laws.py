@@ -56,7 +56,11 @@ def broken(model: Model, world: World) -> str | None:
     """Say which law this world breaks, or None."""
     for k, number in enumerate(world.ops):
         op, remote = model.book.records[number], world.remote[k]
-        found = _first(model, world, k, op, remote) or _ended(op, remote) or _cancelled(model, op, remote)
+        found = (
+            _first(model, world, k, op, remote)
+            or _ended(op, remote, honest=model.honest)
+            or _cancelled(model, op, remote)
+        )
         if found is not None:
             return found
     return _one_owner(world) or _one_id(model, world)
@@ -77,7 +81,7 @@ def _first(model: Model, world: World, k: int, op: Operation, remote: Remote) ->
     return None
 
 
-def _ended(op: Operation, remote: Remote) -> str | None:
+def _ended(op: Operation, remote: Remote, *, honest: bool) -> str | None:
     status = dict(remote.jobs).get(op.remote_job_id or "")
     if op.state is State.SUCCEEDED and (op.result is None or not op.result.validated or op.result.location is None):
         return "I15: succeeded without a good result"
@@ -87,11 +91,13 @@ def _ended(op: Operation, remote: Remote) -> str | None:
         return f"cancelled, and the provider never said so: the job is {status}"
     if remote.decided or remote.duplicate:
         return None
-    alive = [job for job, was in remote.jobs if was in LIVE]
+    # A second job that a provider starts in silence against its word is known to nobody (reliability.md, 6.3).
+    told = [(job, was) for job, was in remote.jobs if honest or job in op.jobs]
+    alive = [job for job, was in told if was in LIVE]
     if op.state is State.FAILED and alive:
         return f"I5/I16: failed, and job {alive[0]} runs or has succeeded"
-    if op.state in (State.WITHDRAWN, State.REJECTED) and remote.jobs:
-        return f"{op.state}, and job {remote.jobs[0][0]} was created"
+    if op.state in (State.WITHDRAWN, State.REJECTED) and told:
+        return f"{op.state}, and job {told[0][0]} was created"
     return None
 
 
