@@ -123,7 +123,7 @@ def _acknowledgements(_: Tongue) -> ClauseElement:
 
 
 def _ledger(_: Tongue) -> ClauseElement:
-    return select(LEDGER.c.ledger_id, LEDGER.c.public_key)
+    return select(LEDGER.c.ledger_id, LEDGER.c.public_key).where(LEDGER.c.one == 1)
 
 
 def _last_leaf(_: Tongue) -> ClauseElement:

@@ -92,7 +92,7 @@ def _wait(_: Tongue) -> ClauseElement:
 
 
 def _ledger(_: Tongue) -> ClauseElement:
-    return select(LEDGER.c.ledger_id, LEDGER.c.created_at, LEDGER.c.public_key)
+    return select(LEDGER.c.ledger_id, LEDGER.c.created_at, LEDGER.c.public_key).where(LEDGER.c.one == 1)
 
 
 def _name(_: Tongue) -> ClauseElement:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from opledger.rules.journal import Row
+from opledger.store import checkpoints
 from tests.core.ledgers import Home
 from tests.support.databases import fresh_postgres, fresh_sqlite, postgres_server, sqlite_template  # noqa: F401
 from tests.support.tampering import TABLES, Victim, flipped, kinds
@@ -258,6 +259,16 @@ def test_a_request_that_is_not_what_was_submitted(victim: Victim) -> None:
             assert both(victim) == {("PROJECTION", victim.ids["a"], 1)}
     victim.run("DELETE FROM request WHERE operation_id = ?", victim.ids["a"])
     assert both(victim) == {("PROJECTION", victim.ids["a"], 1)}
+
+
+def test_a_second_name_is_none(victim: Victim) -> None:
+    """A worker's role may add the one row that names a ledger, and another row beside it must change nothing."""
+    database = victim.ledger.store.database
+    before = checkpoints.ledger(database)
+    victim.run("INSERT INTO ledger VALUES (0, 'ldg_01M8PED6SQ2PB5NPA88JS0JTH7', 1, 'eA==')")
+    victim.run("UPDATE ledger SET created_at = created_at WHERE one = 1")  # PostgreSQL then has it behind the other
+    assert checkpoints.ledger(database) == before
+    assert both(victim) == set()
 
 
 def test_evidence_that_is_not_what_came(victim: Victim) -> None:
