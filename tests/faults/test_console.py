@@ -101,7 +101,7 @@ def test_triage_approve_cancel_resolve(lab: Lab) -> None:
         terminal.press("x")
         asleep(terminal, "CANCELLATION")
         assert lab.wire("cancel", endless) == []
-        give_reason(terminal, "the customer called")
+        give_reason(terminal, "the customer called", fields=2)  # why, and what is expected of it
         in_state(lab, endless, terminal, State.CANCELLED)
         assert len(lab.wire("cancel", endless)) == 1
 
@@ -125,7 +125,7 @@ def test_triage_approve_cancel_resolve(lab: Lab) -> None:
         _confirm(terminal)
         terminal.until("Once more")
         terminal.rest(0.5)
-        _confirm(terminal)
+        _confirm(terminal, fields=0)
         kept = in_state(lab, doubled, terminal, State.SUCCEEDED)
         assert kept.remote_job_id in jobs
         # Nothing but reads: a person decided which job is ours, nobody stopped or started one for it.
@@ -140,23 +140,30 @@ def _under_cursor(terminal: Terminal) -> str:
     return next((line for line in terminal.text().splitlines() if line.startswith("▌")), "")
 
 
-def give_reason(terminal: Terminal, reason: str) -> None:
-    """Type why, and confirm: the safe button has the focus before and after."""
+def give_reason(terminal: Terminal, reason: str, fields: int = 1) -> None:
+    """Type why, and confirm: the safe button has the focus before and after the `fields` of the dialog."""
     terminal.press("tab")
     terminal.rest(0.2)
     terminal.type(reason)
     terminal.until(reason)
-    _confirm(terminal)
+    _confirm(terminal, fields)
 
 
-def _confirm(terminal: Terminal) -> None:
-    while "[ " not in terminal.text():
-        terminal.press("enter")  # on to the next field, and from the last one to the safe button
+def _confirm(terminal: Terminal, fields: int = 1) -> None:
+    # One key for each field and never one more: a machine that draws late would take it for the safe button.
+    for _ in range(fields):
+        terminal.press("enter")
         terminal.rest(0.2)
+    safe = _focused(terminal.until(lambda text: _focused(text) != ""))
     terminal.press("tab")
-    terminal.rest(0.2)
+    terminal.until(lambda text: _focused(text) not in ("", safe))
     terminal.press("enter")
     terminal.rest(0.2)
+
+
+def _focused(text: str) -> str:
+    """The button that Enter presses: it stands in brackets."""
+    return text.partition("[ ")[2].partition(" ]")[0]
 
 
 def _field(text: str, label: str) -> str:
