@@ -140,13 +140,16 @@ class Book:
         key = ("late", number, evidence, now)
         if key not in self._memory:
             current = self.records[number]
-            note: e.Evidence = e.Noted("late", late_kind=evidence.kind, late=e.to_data(evidence))
+            note = e.Noted("late", late_kind=evidence.kind, late=e.to_data(evidence))
+            late: e.Evidence = note
             job = evidence.job_id if isinstance(evidence, e.Accepted) else None
             if job and current.jobs and job not in current.jobs:
-                note = e.UnfamiliarJobId(call_id=evidence.call_id, why="late", jobs=(*current.jobs, job))
-            elif isinstance(evidence, e.Violation) and current.state not in TERMINAL:
-                note = evidence
-            after = self.apply(number, note, now)
+                late = e.UnfamiliarJobId(call_id=evidence.call_id, why="late", jobs=(*current.jobs, job))
+            elif isinstance(evidence, e.Violation):
+                late = evidence
+            after = self.apply(number, late, now)
+            if isinstance(after, str):
+                after = self.apply(number, note, now)
             self._memory[key] = None if isinstance(after, str) else after
         found: int | None = self._memory[key]
         return found

@@ -22,7 +22,7 @@ from opledger.rules import evidence as e
 from opledger.rules.calls import Answer, Failure, Request
 from opledger.rules.contract import Contract
 from opledger.rules.journal import read_body
-from opledger.rules.model import TERMINAL, Action, Actor, Operation, StoredRequest
+from opledger.rules.model import Action, Actor, Operation, StoredRequest
 from opledger.store import Answer as StoredAnswer
 from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
 from opledger.worker.commits import Commits
@@ -219,7 +219,7 @@ class Hand:
         if job_id and current.jobs and job_id not in current.jobs:
             why = f"a late answer brought job {job_id}, after job {current.jobs[0]}"
             late = e.UnfamiliarJobId(**_cited(evidence), why=why, jobs=(*current.jobs, job_id))
-        elif isinstance(evidence, e.Violation) and current.state not in TERMINAL:
+        elif isinstance(evidence, e.Violation):
             late = evidence  # a broken promise stops everything, whoever holds the operation by now (I3)
         contract = self.shop.contract_of(current.contract_digest)
         unfenced = replace(
@@ -233,6 +233,9 @@ class Hand:
             plan=lambda op: decide.plan(op, contract, late, write.at, 0.5),
         )
         (outcome,) = await self.shop.commits.record(unfenced)
+        if isinstance(outcome, Declined) and late is not note:
+            late = note  # it has ended: its state stays, and the note tells a person
+            (outcome,) = await self.shop.commits.record(replace(unfenced, evidence=note))
         if isinstance(outcome, Declined):
             log.warning("a late answer for %s could not be kept: %s", self.op.operation_id, outcome.error)
 

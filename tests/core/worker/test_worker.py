@@ -9,7 +9,7 @@ import pytest
 from opledger.errors import ConfigWrong, StoreUnavailable, UnknownOperation
 from opledger.rules import decide
 from opledger.rules import evidence as e
-from opledger.rules.model import Action, State
+from opledger.rules.model import Action, Means, State
 from opledger.store import Store
 from opledger.worker.drive import Drive
 from opledger.worker.hand import Dropped, Held
@@ -236,3 +236,15 @@ async def test_a_broken_promise_that_is_heard_of_too_late_stops_the_operation(be
         )
     found = bench.ledger.store.get(first.op.operation_id)
     assert (found.state, found.jobs) == (State.CONTRACT_VIOLATION, ("job_1", "job_2"))
+
+
+async def test_a_job_that_is_heard_of_after_the_end_is_told(bench: Bench) -> None:
+    """Its violation stops nothing any more and is refused; the answer itself is kept all the same, and shown."""
+    first, second = await overtaken(bench)
+    await second.record(e.Accepted(call_id="call_2", job_id="job_1", how="resend"), "call:call_2")
+    await second.record(e.Observed("call_3", job_id="job_1", remote_state="failed", means=Means.FAILED), "call:call_3")
+    with pytest.raises(Dropped):
+        await first.record(e.Accepted(call_id="call_1", job_id="job_2"), "call:call_1")
+    found = bench.ledger.store.get(first.op.operation_id)
+    assert (found.state, found.jobs) == (State.FAILED, ("job_1", "job_2"))
+    assert found.attention is not None and found.attention.code == "final_state_contradicted"
