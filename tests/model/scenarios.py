@@ -105,6 +105,7 @@ SCENARIOS: Final = {
         Scenario("window", RESENDS, drives=1, expiries=0, cancels=0, decisions=0),
         Scenario("settle", LISTS, drives=1, crashes=0, expiries=0, cancels=0, decisions=0),
         Scenario("twins", RESENDS, manners="ignores_token", crashes=0, cancels=0, decisions=0),
+        Scenario("quiet", RESENDS, drives=1, crashes=0, expiries=0, quiet=True),
         Scenario("doubled", RESENDS, doubles=1, cancels=0, decisions=0),
         Scenario("approval", RESENDS, approvals=2, crashes=0, horizon=5),
         Scenario("ignores", RESENDS, manners="ignores_token", decisions=1),
