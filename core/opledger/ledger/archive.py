@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from opledger.edges.files import copy_out
+from opledger.edges.files import copy_out, digest_of
 from opledger.errors import IntegrityBroken, Refused, StoreUnavailable, UsageError
 from opledger.ledger import export
 from opledger.ledger.auditing import Part, in_pieces, look
@@ -198,6 +198,18 @@ def verify(ledger: Reading, paths: Sequence[Path]) -> Iterator[Finding]:
         heads = file.heads()
         for stone in stones:
             yield from _against(stone, heads.get(stone.operation_id), path)
+
+
+def unread(ledger: Reading, paths: Sequence[Path]) -> Iterator[Finding]:
+    """Name each file that tombstones speak of and that was not given: nobody has looked whether it is there.
+
+    A tombstone hides an operation until its file is looked at, so that one is never passed over without a word.
+    """
+    given = {digest_of(path)[1] for path in paths if path.is_file()}
+    for name, sha256, number in auditing.archives(ledger.store.database):
+        if not isinstance(sha256, bytes) or sha256.hex() not in given:
+            words = f"{number:,} archived operations lie in {name}, which was not looked at; give it: --archive FILE"
+            yield Finding("ARCHIVE_UNREAD", None, None, words)
 
 
 def _against(stone: Tombstone, head: tuple[int, bytes] | None, path: Path) -> Iterator[Finding]:

@@ -93,7 +93,7 @@ def run(
     anchored = found.anchored
     if anchored is not None and anchored[1] == HERE:
         anchored = None
-    return replace(found, notes=(*found.notes, *unread), anchored=anchored)
+    return replace(found, notes=(*found.notes, *unread, *archive.unread(ledger, asked.archives)), anchored=anchored)
 
 
 def was_verified(ledger: Reading) -> bool:

@@ -263,6 +263,16 @@ def tombstones(database: Database, ids: Sequence[str]) -> list[Tombstone]:
     return [Tombstone(*row) for row in found]
 
 
+def _archives(_: Tongue) -> ClauseElement:
+    file, sha256 = TOMBSTONE.c.file, TOMBSTONE.c.file_sha256
+    return select(file, sha256, func.count()).group_by(file, sha256).order_by(file)
+
+
+def archives(database: Database) -> list[tuple[Any, Any, int]]:
+    """The files that tombstones name: where each was written, its SHA-256, how many operations lie in it."""
+    return [(row[0], row[1], int(row[2])) for row in _tolerant(database, lambda tx: tx.all(_archives))]
+
+
 def _moved(_: Tongue) -> ClauseElement:
     seen = OPERATION.outerjoin(ANCHORED, ANCHORED.c.operation_id == OPERATION.c.operation_id)
     newer = OPERATION.c.head_seq > func.coalesce(ANCHORED.c.seq, 0)

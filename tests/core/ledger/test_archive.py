@@ -80,8 +80,11 @@ def test_what_has_ended_goes_and_the_rest_stays(home: Home, out: Path) -> None:
         found = verify(home, archives=[out])
         assert found.findings == (), again
         assert (found.archived, found.progress.done) == (2, 2)
+        assert "ARCHIVE_UNREAD" not in {one.kind for one in found.notes}
         with home.ledger() as ledger:
             checkpoint(ledger)
+    unread = [one.message for one in verify(home).notes if one.kind == "ARCHIVE_UNREAD"]
+    assert [words.partition(" archived")[0] for words in unread] == ["2"]
     with home_key(home) as key:
         assert standalone(str(out), f"--key={key}") == set()
 
