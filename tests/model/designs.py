@@ -273,6 +273,9 @@ _NO_VIOLATION: Final[dict[tuple[State, type[e.Evidence]], tuple[Arrow, ...] | No
     for state in (S.CREATE_PENDING, S.CREATE_UNKNOWN, S.RECONCILIATION, S.ACCEPTED, S.OBSERVING)
     for kind in (e.UnfamiliarJobId,)
 }
+_ANY_JOB: Final[dict[tuple[State, type[e.Evidence]], tuple[Arrow, ...] | None]] = {
+    (state, e.Accepted): (Arrow(S.ACCEPTED, states._answers),) for state in (S.CREATE_PENDING, S.RECONCILIATION)
+}
 
 DESIGNS: Final = (
     # The shell: permit, send, record, and the lease around them.
@@ -303,7 +306,13 @@ DESIGNS: Final = (
     ),
     Design("an unknown word means success", "resend", function(answers, "means_of", _unmapped(Means.SUCCEEDED))),
     Design("an unknown word means failure", "resend", function(answers, "means_of", _unmapped(Means.FAILED))),
-    Design("another job id under the token is taken", "twins", function(answers, "_bound", _any_id), slow=True),
+    Design(
+        "another job id under the token is taken",
+        "twins",
+        both(function(answers, "_bound", _any_id), table(_ANY_JOB)),
+        slow=True,
+    ),
+    Design("the table binds a second job", "twins", table(_ANY_JOB), slow=True),
     Design("an empty list proves absence at once", "settle", function(lookups, "_absent", _nothing_settles)),
     Design(
         "the settle time runs from the first send",
