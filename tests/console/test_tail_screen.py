@@ -186,7 +186,7 @@ async def test_hostile_text_is_shown_and_does_nothing(home: Home, size: tuple[in
         happens(ledger, op, sent(), accepted("job_8"), observed(HOSTILE, Means.UNKNOWN, "job_8"))
         happens(ledger, op, e.IdentityChanged(why=f"answered for {HOSTILE}", jobs=("job_8", HOSTILE)))
     async with running(home, "tail", size) as pilot:
-        assert_inert(await sees(pilot, "contract_violatio", "observing"))
+        assert_inert(await sees(pilot, "contract_violati", "observing"))
         assert pilot.app.screen.query_one(Listing).has_focus
 
 
