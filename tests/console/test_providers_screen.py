@@ -304,10 +304,10 @@ def test_refused_credentials_have_a_word_of_their_own(home: Home) -> None:
 
 def reads_refused() -> str:
     """How the core words it; where that changes, the screen must notice."""
-    from opledger.rules import answers
+    from opledger.rules import pages
 
-    source = Path(answers.__file__).read_text(encoding="utf-8")
-    assert f'f"{stations.REFUSED} (status {{status}})"' in source
+    source = Path(pages.__file__).read_text(encoding="utf-8")
+    assert f'f"{stations.REFUSED} (status {{answer.status}})"' in source
     return stations.REFUSED
 
 
