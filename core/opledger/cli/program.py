@@ -18,7 +18,8 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated, Any, Final
 
 import typer
 from typer.main import get_command
@@ -150,15 +151,22 @@ def _told(error: Exception) -> Exception:
     )
 
 
+_DEAF: Final = frozenset({"_authorize", "_authorize_archiving", "__del__", "cb"})
+"""Functions that are called where nobody hears what they raise; `cb` lets go of the lock of an import."""
+
+
 class _Interrupted:
     """Remembers that Ctrl-C was pressed.
 
-    Pressed while SQLite asks our authorizer, the KeyboardInterrupt is lost and comes back as a database error.
+    Pressed where Python throws exceptions away (SQLite asks our authorizer, something is finalised), a
+    KeyboardInterrupt would be lost, or come back as a database error that somebody waits out: it is raised a moment
+    later instead.
     """
 
     def __init__(self) -> None:
         self.seen = False
         self._before: Any = None
+        self._alarm: Any = None
 
     def watch(self) -> None:
         """Take the place of Python's own handler, where that is in place."""
@@ -166,14 +174,22 @@ class _Interrupted:
             signal.getsignal(signal.SIGINT) is signal.default_int_handler
         ):
             self._before = signal.signal(signal.SIGINT, self._press)
+            self._alarm = signal.signal(signal.SIGALRM, self._press)
 
     def restore(self) -> None:
         """Put Python's handler back."""
         if self._before is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._alarm)
             signal.signal(signal.SIGINT, self._before)
 
-    def _press(self, *_: Any) -> None:
+    def _press(self, _: int, frame: FrameType | None) -> None:
         self.seen = True
+        while frame is not None:
+            if frame.f_code.co_name in _DEAF:
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                return
+            frame = frame.f_back
         raise KeyboardInterrupt
 
 

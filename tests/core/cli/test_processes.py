@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from opledger.cli import program
 from opledger.sim.contracts import DEFAULT_TOKEN, write_contracts
 from tests.core.cli.conftest import Terminal
 from tests.fakes.sim import SimThread
@@ -96,6 +97,24 @@ def test_waiting_can_be_interrupted(terminal: Terminal) -> None:
         waiting.kill()
     assert (waiting.returncode, out) == (130, "")
     assert "Traceback" not in err
+
+
+def test_a_key_that_nobody_could_hear_is_heard_a_moment_later() -> None:
+    """Inside SQLite's authorizer an exception is thrown away, and Ctrl-C with it."""
+    interrupted = program._Interrupted()
+    interrupted.watch()
+
+    def _authorize() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    try:
+        _authorize()
+        assert interrupted.seen
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(60)
+    finally:
+        interrupted.restore()
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
 
 def _holds(pid: int, name: str) -> bool:
