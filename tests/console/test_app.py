@@ -225,3 +225,14 @@ async def test_leaving_asks_only_where_something_typed_would_be_lost(home: Home)
         assert dialog.query_one("#reason", Input).value == "half a sentence"
         await pilot.press("ctrl+c", "ctrl+c")
         await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit, "end")
+
+
+@pytest.mark.parametrize("name", list(SCREENS))
+async def test_a_screen_that_is_taken_down_has_no_keys(home: Home, name: str) -> None:
+    """A footer asks late which keys are on: a list that is gone by then must not end the console."""
+    async with running(home, name) as pilot:
+        await pilot.pause()
+        screen = pilot.app.screen
+        await screen.query("*").remove()
+        assert screen.active_bindings is not None
+        assert pilot.app.is_running

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -187,7 +188,10 @@ class LedgerScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Switch a key off (and dim it) where its action cannot be had."""
-        return True if self.why_not(action) is None else None
+        try:
+            return True if self.why_not(action) is None else None
+        except NoMatches:
+            return None  # asked while the screen is put up or taken down: then no key of it does anything
 
     def on_key(self, event: events.Key) -> None:
         """Say why a key that is off does nothing.
