@@ -222,7 +222,7 @@ def test_hostile_text_reaches_no_real_terminal(lab: Lab) -> None:
         assert b"owned" not in raw or b"\x1b]0;owned" not in raw
         for forbidden in (b"\x1b]0;", b"\x1b]52;", b"\xc2\x9b31m"):
             assert forbidden not in raw
-        assert terminal.process.poll() is None
+        assert terminal.process.poll() is None, terminal.text()
 
 
 def test_without_colour_and_at_every_size_it_stays_readable(lab: Lab) -> None:
