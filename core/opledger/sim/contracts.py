@@ -165,7 +165,19 @@ _RESULT: Final[Mapping[str, str]] = {
     .replace('format = "csv"\n', _ITEMS),
 }
 
-_REST: Final = """
+STATES: Final = """\
+queued = ["queued"]
+running = ["running"]
+cancelling = ["cancelling"]
+succeeded = ["succeeded"]
+failed = ["failed"]
+cancelled = ["cancelled"]
+expired = ["expired"]
+"""
+"""What the simulator's words for states mean, wherever they are read: in a status answer or in a webhook."""
+
+_REST: Final = (
+    """
 [status]
 method = "GET"
 path = "/{flavour}/jobs/{job_id}"
@@ -180,14 +192,9 @@ not_visible_for = "5s"
 gone_when = 'status == 410'
 
 [status.states]
-queued = ["queued"]
-running = ["running"]
-cancelling = ["cancelling"]
-succeeded = ["succeeded"]
-failed = ["failed"]
-cancelled = ["cancelled"]
-expired = ["expired"]
-
+"""
+    + STATES
+    + """
 [poll]
 first = "50ms"
 factor = 1.6
@@ -204,6 +211,7 @@ idempotent = false
 already_finished_when = 'status == 409 && body.error.code == "already_finished"'
 leaves = "Rows written before the cancel stay in the export."
 """
+)
 
 
 def contract_name(flavour: str) -> str:

@@ -24,6 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from opledger.edges.clock import Clock
+from opledger.sim.contracts import STATES
 from opledger.sim.delivery import Post
 from opledger.sim.jobs import FINAL_WORDS, Job, Jobs
 
@@ -58,19 +59,12 @@ _CONTRACTS: Final[Mapping[str, str]] = {
 }
 
 
-_READING: Final = """\
+_READING: Final = f"""\
 state = "/data/state"
 error = "/data/error"
 
 [webhook.states]
-queued = ["queued"]
-running = ["running"]
-cancelling = ["cancelling"]
-succeeded = ["succeeded"]
-failed = ["failed"]
-cancelled = ["cancelled"]
-expired = ["expired"]
-"""
+{STATES}"""
 
 
 def webhook_text(scheme: str, secret: str = REFERENCE, *, decides: bool = False) -> str:
