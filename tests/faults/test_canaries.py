@@ -264,6 +264,7 @@ def test_forty_secrets_in_twelve_encodings_are_nowhere(
     deliveries(lab, forms)
     for operation in operations[:5]:
         lab.ledger.cancel(operation.operation_id, reason="enough")
+    assert lab.sim.wait_for(5, timeout=PATIENCE, kind="cancel", fault="answered by order") >= 5
     for operation in ends:
         lab.until(operation, lambda op: op.state in TERMINAL or op.attention is not None)
     told = [Path(name).read_bytes() for name in known]

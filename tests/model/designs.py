@@ -49,21 +49,21 @@ def table(cells: dict[tuple[State, type[e.Evidence]], tuple[Arrow, ...] | None])
 
     @contextmanager
     def patched() -> Iterator[None]:
-        before = {(state, kind): states.TRANSITIONS[state].get(kind) for state, kind in cells}
+        before = {state: dict(states.TRANSITIONS[state]) for state, _ in cells}
         try:
-            _put_cells(cells)
+            for (state, kind), arrows in cells.items():
+                if arrows is None:
+                    states.TRANSITIONS[state].pop(kind, None)
+                else:
+                    states.TRANSITIONS[state][kind] = arrows
             yield
         finally:
-            _put_cells(before)
+            # Whole, so that the order is the old one too: the README's diagram is printed in it.
+            for state, row in before.items():
+                states.TRANSITIONS[state].clear()
+                states.TRANSITIONS[state].update(row)
 
     return patched
-
-
-def _put_cells(cells: Any) -> None:
-    for (state, kind), arrows in cells.items():
-        states.TRANSITIONS[state].pop(kind, None)
-        if arrows is not None:
-            states.TRANSITIONS[state][kind] = arrows
 
 
 def cell(state: State, kind: type[e.Evidence], *arrows: Arrow) -> Patch:
