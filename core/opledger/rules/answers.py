@@ -329,7 +329,9 @@ def read_cancel(
     status = outcome.status
     finished = page.holds(how.already_finished_when)
     busy = not finished and throttled(page)
+    noted = len(page.notes)
     accepted = status in how.success and (how.accepted_when is None or page.holds(how.accepted_when))
+    unread = len(page.notes) > noted  # what cannot be read says no more "no" than "yes"
     facts = page.facts(call_id, answer)
     if finished:
         return Reading(e.CancelAnswered(**facts, verdict="already_finished", why=short(page)))
@@ -342,7 +344,8 @@ def read_cancel(
             return Reading(e.Throttled(**facts, action=Action.CANCEL, why=why))
         return Reading(e.CancelAnswered(**facts, verdict="refused", why=why), credentials=pauses)
     if status in how.success:
-        return Reading(e.CancelAnswered(**facts, verdict="accepted" if accepted else "refused", why=short(page)))
+        verdict = "accepted" if accepted else "unclear" if unread else "refused"
+        return Reading(e.CancelAnswered(**facts, verdict=verdict, why=short(page)))
     if 400 <= status < 500:
         verdict = "unclear" if status in (404, 409, 410) else "refused"
         return Reading(e.CancelAnswered(**facts, verdict=verdict, why=_error_text(page)))
