@@ -96,4 +96,5 @@ def origin_of(url: str) -> str:
     if parts.username is not None or parts.password is not None:
         raise ValueError("a URL with credentials in it is not used")
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{parts.scheme}://{parts.hostname.lower()}:{port}"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname  # IPv6, so that it can be read again
+    return f"{parts.scheme}://{host.lower()}:{port}"

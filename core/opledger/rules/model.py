@@ -358,11 +358,15 @@ class Operation:
 def utc(moment: datetime) -> datetime:
     """Return `moment` in UTC; refuse naive times.
 
-    Raises ValueError for a naive datetime: a time without a zone means nothing across machines.
+    Raises ValueError for a naive datetime (a time without a zone means nothing across machines) and for one that has
+    no UTC: in the first and the last hours of all years.
     """
     if moment.tzinfo is None:
         raise ValueError("a naive time was given; every time needs a zone")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time lies outside of the years 1 to 9999 in UTC") from None
 
 
 def to_rfc3339(moment: datetime) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from opledger.rules import jsontext
-from opledger.rules.model import to_rfc3339
+from opledger.rules.model import from_rfc3339, to_rfc3339
 
 MAX_LINE: Final = 256 * 1024
 """Most bytes of one record: what is larger belongs into a file of its own."""
@@ -100,13 +100,14 @@ def read(line: bytes) -> Record:
         if not isinstance(found[name], types) or isinstance(found[name], bool):
             raise Unreadable(f"has a wrong {name}")
     try:
-        at = datetime.fromisoformat(found.pop("at"))
+        at = from_rfc3339(found.pop("at"))
         kind = Kind(found.pop("kind"))
     except ValueError as error:
         raise Unreadable("has a time or a kind that no record has") from error
-    if at.tzinfo is None:
-        raise Unreadable("has a time without a zone")
-    return Record(at=at.astimezone(UTC), kind=kind, **found)
+    record = Record(at=at, kind=kind, **found)
+    if write(record) != line:
+        raise Unreadable("is not written as a record is")
+    return record
 
 
 def read_all(data: bytes) -> tuple[Record, ...]:
