@@ -29,7 +29,9 @@ def micros(text):
         return (datetime.datetime.fromisoformat(text) - EPOCH) // datetime.timedelta(microseconds=1)
     except (TypeError, ValueError):
         return None
-
+def digest_of(one):
+    text = json.dumps({k: one[k] for k in one if k != "type"}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return sha(f"opledger/{one['type']}1".encode(), text.encode("utf-8", "surrogatepass")).hex()
 def chain(name, rows):
     seq, before = 0, bytes(32)
     for row in rows:
@@ -39,7 +41,6 @@ def chain(name, rows):
         judge(name, row, seq, before)
         if row["seq"] > seq:
             seq, before = row["seq"], bytes.fromhex(row["hash"])
-
 def judge(name, row, seq, before):
     """Each event's hash covers operation, seq, the hash before it and the hash of its bytes."""
     body, link, digest = base64.b64decode(row["body"]), bytes.fromhex(row["prev_hash"]), bytes.fromhex(row["hash"])
@@ -67,9 +68,7 @@ def tombstone(name, stone, leaves, head):
     if head:
         kind = "BEHIND_CHECKPOINT" if type(stone["seq"]) is int and head["seq"] > stone["seq"] else "REWRITTEN"
         find(kind, name, head["seq"], (head["seq"], head["hash"]) != (stone["seq"], stone["head_hash"]))
-    shape = {key: stone[key] for key in stone if key != "type"}
-    text = json.dumps(shape, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    its = (stone["seq"], sha(b"opledger/tombstone1", text).hex())
+    its = (stone["seq"], digest_of(stone))
     for leaf in leaves:
         find("REWRITTEN", name, leaf["seq"], leaf["kind"] == 2 and (leaf["seq"], leaf["hash"]) != its)
 def operation(name, rows, leaves, record, stone):
@@ -135,8 +134,8 @@ def log(rows, leaves, given_up, key):
         if here is None or here <= number:
             find("CHECKPOINT_GAP", None, None)
             continue
-        known = [its for (a, b), its in given_up.items() if a <= number + 1 and b == here - 1]
-        lost = here > number + 1 and not (valid and note["acknowledged"] in known)
+        said, known = valid and note["acknowledged"], given_up.get(here - 1, (here, None))
+        lost = (here > number + 1 or said) and (said != known[1] or known[0] > number + 1)
         find("CHECKPOINT_GAP", None, number + 1, lost)
         find("CHECKPOINT_CHAIN", None, here, not lost and valid and note["previous"] != before)
         number, before = here, digest
@@ -156,14 +155,13 @@ def anchor(lines, good, last, given_up, key):
         except (ValueError, KeyError, TypeError):
             continue  # torn by a crash
         number = int(note["number"]) if note else None
-        if not valid or any(first <= number <= newest for first, newest in given_up):
+        if not valid or any(first <= number <= to for to, (first, _) in given_up.items()):
             find("CHECKPOINT_SIG", None, number, not valid)
         elif number > last:
             ahead = max(ahead, number)
         elif good.get(number, note)[0] != note[0] or roots.get(note["size"], note["root"]) != note["root"]:
             find("FORK", None, number)
     find("ANCHOR_AHEAD", None, ahead, ahead)
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, action in {"file": "store", "--key": "store", "--anchor": "append", "--json": "store_true"}.items():
@@ -181,9 +179,12 @@ def main():
     if head.get("format") != "opledger-export/1" or kinds.get("end", [{}])[-1].get("lines") != len(lines):
         parser.error(f"{given.file} is no whole export of opledger: it was cut, or is something else")
     find("CHECKPOINT_SIG", None, None, given.key and head["verifier_key"] not in (None, given.key))
-    given_up = {(one["abandoned_from"], one["abandoned_to"]): one["hash"] for one in kinds.get("acknowledgement", ())
-                if type(one["abandoned_from"]) is int}
+    given_up = {one["abandoned_to"]: (one["abandoned_from"], digest_of(one))
+                for one in kinds.get("acknowledgement", ()) if type(one["abandoned_to"]) is int}
     good, last = log(kinds.get("checkpoint", ()), kinds.get("leaf", ()), given_up, key)
+    for to in [to for to, (_, its) in given_up.items() if to + 1 not in good or good[to + 1]["acknowledged"] != its]:
+        find("CHECKPOINT_SIG", None, to)
+        del given_up[to]
     for name in given.anchor or ():
         anchor(pathlib.Path(name).read_bytes().splitlines(), good, last, given_up, key)
     for its in names.values():
@@ -195,6 +196,5 @@ def main():
         print(json.dumps(one) if given.json else "{kind} {operation_id!a} {seq}".format(**one))
     print(f"{len(kinds.get('event', ()))} events, {len(good)} checkpoints, {len(found)} findings", file=sys.stderr)
     sys.exit(4 if found else 0)
-
 if __name__ == "__main__":
     main()

@@ -1,24 +1,40 @@
 """After a backup was restored: a person says that the ledger goes on, and what it has forgotten is written down.
 
-Everything that an anchor holds and the database does not is given up, by its numbers. The next checkpoint comes behind
-those and names the newest of them, so that in no anchor two checkpoints ever have one number. The fences of all open
-operations jump, so that nobody of before can write any more.
+Everything that an anchor holds and the database does not is given up, by its numbers. In the same transaction a
+checkpoint comes behind those, so that in no anchor two checkpoints ever have one number; it names what was said, by
+whom and why, so that nobody without the key can give anything up. The fences of all open operations jump, so that
+nobody of before can write any more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from opledger.checkpoints import standing
+from opledger.checkpoints import maker, standing
+from opledger.checkpoints.keys import signer
 from opledger.config import AuditSettings
 from opledger.edges.anchors import open_anchors
-from opledger.errors import Refused, StoreUnavailable, UsageError
+from opledger.edges.clock import SystemClock
+from opledger.errors import IntegrityBroken, Refused, StoreUnavailable, UsageError
+from opledger.rules.auditlog import Acknowledgement
 from opledger.rules.model import Actor, ActorKind, to_rfc3339
 from opledger.rules.notes import Signed
+from opledger.store import checkpointing
 from opledger.store import checkpoints as table
-from opledger.store.checkpoints import Acknowledged, Ledger
+from opledger.store.checkpointing import Moved
+from opledger.store.checkpoints import Ledger
+from opledger.store.encoding import to_micros
 from opledger.store.engine import Database
+
+MOST: Final = 2**62
+"""A number that no checkpoint ever has."""
+
+UNSIGNED: Final = (
+    "nothing was written: what is given up must be signed, so run this where the key is (if it is lost for good, "
+    "nothing can be signed or compared any more: take the anchors out of [audit] anchors)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +52,7 @@ class Forgotten:
 class Given:
     """What was given up, and how many open operations got new fences."""
 
-    acknowledged: Acknowledged
+    acknowledged: Acknowledgement
     operations: int
 
 
@@ -57,7 +73,8 @@ def forgotten(database: Database, audit: AuditSettings) -> Forgotten:
         raise Refused("no anchor holds anything that the database does not: there is nothing to acknowledge")
     anchors = open_anchors(audit.anchors, found.ledger.ledger_id)
     held = standing.held_by(anchors, found.ledger, standing.public_key(audit, found.ledger))
-    lost = [one for one in held if not table.knows(database, one.note.number, one.hash)]
+    public = standing.public_key(audit, found.ledger)
+    lost = [one for one in held if not standing.knows(database, public, one)]
     last = max(lost, key=lambda one: one.note.number)
     first = min(one.note.number for one in lost)
     since = [one.note.at for one in held if one.note.number < first]
@@ -88,23 +105,37 @@ def check_person(who: Actor, reason: str) -> None:
 def acknowledge(
     database: Database, audit: AuditSettings, who: Actor, reason: str, now: datetime, expected: Forgotten
 ) -> Given:
-    """Give up what the database has forgotten, in one transaction.
+    """Give up what the database has forgotten, in one transaction with a checkpoint that says so, and anchor that.
 
     `expected`: what was shown to the person. Raises Refused for anybody but a person, and where meanwhile something
-    else is to be given up; otherwise as `forgotten`.
+    else is to be given up; ConfigWrong where this machine has not the key; IntegrityBroken where the newest checkpoint
+    is not signed with it; otherwise as `forgotten`.
     """
     check_person(who, reason)
     found = forgotten(database, audit)
     if (found.last.hash, found.first) != (expected.last.hash, expected.first):
         raise Refused("an anchor or the database has changed meanwhile; nothing was written: look again")
+    made = signer(database, audit, SystemClock(), UNSIGNED)
     newest = table.newest(database)
-    given = Acknowledged(
+    if newest is not None:
+        maker.check_ours(made, newest)
+    # Behind what somebody without the key may have put into the table, too: it stays there, and verification names it.
+    said = table.last_given_up(database)
+    if said > MOST:
+        raise IntegrityBroken(
+            f"the database says that checkpoints up to {said} were given up, which nobody with the key has written: "
+            "find out what happened with: opledger audit verify"
+        )
+    given = Acknowledgement(
         abandoned_from=found.first,
-        abandoned_to=max(found.last.note.number, 0 if newest is None else newest.number),
-        at=now,
+        abandoned_to=max(found.last.note.number, 0 if newest is None else newest.number, said + 1 if said else 0),
+        at=to_micros(now),
         by=who.name,
         reason=reason.strip(),
         epoch=max(found.epoch, 0 if newest is None else newest.epoch),
         hash=found.last.hash,
     )
-    return Given(given, table.give_up(database, given))
+    before = Moved(newest, mark=0, epoch=0) if newest is None else Moved(newest, mark=newest.mark, epoch=newest.epoch)
+    jumped = checkpointing.give_up(database, given, maker.drafted(made, before, now, given))
+    maker.Checkpointer(database, audit).anchor()
+    return Given(given, jumped)

@@ -36,10 +36,11 @@ def key_path(audit: AuditSettings, ledger_id: str) -> Path:
     return audit.key or audit.keys / f"{ledger_id}.key"
 
 
-def signer(database: Database, audit: AuditSettings, clock: Clock) -> Signer:
+def signer(database: Database, audit: AuditSettings, clock: Clock, without: str = GO_ON) -> Signer:
     """Return the ledger's name and key; both are made where the ledger has no name yet.
 
-    Raises ConfigWrong where this machine has not the key of this ledger, or has one that others may read.
+    Raises ConfigWrong where this machine has not the key of this ledger, or has one that others may read; `without`
+    says in it what that means.
     """
     ledger = table.ledger(database)
     if ledger is None:
@@ -49,12 +50,12 @@ def signer(database: Database, audit: AuditSettings, clock: Clock) -> Signer:
     if key is None:
         raise ConfigWrong(
             f"this machine has not the key that signs the checkpoints of {ledger.origin} ({path}): bring it here from "
-            f"the machine that made it or from a backup; {GO_ON}"
+            f"the machine that made it or from a backup; {without}"
         )
     if key.public != ledger.public:
         raise ConfigWrong(
             f"{path} is another key than the one that signs the checkpoints of {ledger.origin}: put the right one "
-            f"there; {GO_ON}"
+            f"there; {without}"
         )
     return Signer(ledger, key)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from opledger.checkpoints import standing
@@ -18,10 +19,12 @@ from opledger.edges.clock import Clock, SystemClock
 from opledger.edges.signing import is_signed
 from opledger.errors import ConfigWrong, IntegrityBroken, OpledgerError, StoreUnavailable
 from opledger.rules import notes, tree
+from opledger.rules.auditlog import Acknowledgement
 from opledger.rules.notes import Note, NoteInvalid
 from opledger.store import checkpointing
 from opledger.store import checkpoints as table
-from opledger.store.checkpointing import Added, Draft, Moved
+from opledger.store.checkpointing import Draft, Moved
+from opledger.store.checkpoints import Newest
 from opledger.store.engine import Database
 
 log = logging.getLogger("opledger.checkpoints")
@@ -123,7 +126,7 @@ class Checkpointer:
         state = self._state
         while True:
             moved = checkpointing.moved(self._database, everything=everything)
-            if not moved.leaves and moved.pending is None:
+            if not moved.leaves:
                 break
             if state is None:
                 state = self._state = self._begin()
@@ -143,35 +146,24 @@ class Checkpointer:
 
     def _write(self, made: Signer, moved: Moved) -> bool:
         """Sign and write one checkpoint; False where another worker was faster."""
-        self._trust(made, moved)
-        grown = (moved.newest.tree if moved.newest is not None else tree.Tree()).add(
-            tree.leaf_of(one.kind, one.operation_id, one.seq, one.hash) for one in moved.leaves
-        )
-        note = _note(made, moved, grown, self._clock)
-        whole = made.key.sign(note.text(), note.origin)
-        draft = Draft(moved, whole, notes.read(whole), grown)
+        if moved.newest is not None and moved.newest.hash != self._trusted:
+            check_ours(made, moved.newest)
+        draft = drafted(made, moved, self._clock.now())
         if not checkpointing.add(self._database, draft):
             return False
         self._trusted = draft.parsed.hash
         return True
 
-    def _trust(self, made: Signer, moved: Moved) -> None:
-        """See that the newest checkpoint is one of ours, before another is signed on top of it: IntegrityBroken."""
-        newest = moved.newest
-        if newest is None or newest.hash == self._trusted:
-            return
-        try:
-            signed = notes.read(newest.note)
-        except NoteInvalid as error:
-            raise _foreign(newest.number) from error
-        note = signed.note
-        said = (note.number, note.size, note.root, note.operations, note.events, note.epoch)
-        held = (newest.number, newest.tree.size, newest.tree.root, newest.operations, newest.events, newest.epoch)
-        if note.origin != made.ledger.origin or said != held or not is_signed(signed, made.key.public):
-            raise _foreign(newest.number)
-        self._trusted = newest.hash
-
     # --- anchoring ----------------------------------------------------------------------------------------------
+
+    def anchor(self) -> None:
+        """Bring to every anchor what there is, and write nothing else. What stands in the way is logged."""
+        with self._lock:
+            try:
+                self._state = self._state or self._begin()
+                self._anchor(self._state)
+            except (StoreUnavailable, ConfigWrong, IntegrityBroken) as error:
+                self._tell(error)
 
     def _anchor(self, state: _State) -> None:
         """Bring to every anchor what it does not have."""
@@ -206,7 +198,7 @@ class Checkpointer:
             raise StoreUnavailable(place.problem)
         if place.newest is None:
             return 0
-        if not table.knows(self._database, place.newest.note.number, place.newest.hash):
+        if not standing.knows(self._database, made.key.public, place.newest):
             raise IntegrityBroken(
                 standing.older(self._database.name, table.newest(self._database), place, place.newest)
             )
@@ -220,23 +212,37 @@ def _foreign(number: int) -> IntegrityBroken:
     )
 
 
-def _note(made: Signer, moved: Moved, grown: tree.Tree, clock: Clock) -> Note:
-    newest, pending = moved.newest, moved.pending
+def check_ours(made: Signer, newest: Newest) -> None:
+    """See that the newest checkpoint is one of ours, before another is signed on top of it. Raises IntegrityBroken."""
+    try:
+        signed = notes.read(newest.note)
+    except NoteInvalid as error:
+        raise _foreign(newest.number) from error
+    note = signed.note
+    said = (note.number, note.size, note.root, note.operations, note.events, note.epoch)
+    held = (newest.number, newest.tree.size, newest.tree.root, newest.operations, newest.events, newest.epoch)
+    if note.origin != made.ledger.origin or said != held or not is_signed(signed, made.key.public):
+        raise _foreign(newest.number)
+
+
+def drafted(made: Signer, moved: Moved, at: datetime, given: Acknowledgement | None = None) -> Draft:
+    """Sign a checkpoint over all that has moved; `given` is what it says was given up before it."""
+    newest = moved.newest
+    grown = (newest.tree if newest is not None else tree.Tree()).add(
+        tree.leaf_of(one.kind, one.operation_id, one.seq, one.hash) for one in moved.leaves
+    )
     heads = [one for one in moved.leaves if one.kind == tree.HEAD]
-    number = 1 if newest is None else newest.number + 1
-    return Note(
+    note = Note(
         origin=made.ledger.origin,
         size=grown.size,
         root=grown.root,
-        number=number if pending is None else max(number, pending.abandoned_to + 1),
-        at=clock.now(),
+        number=(0 if newest is None else newest.number) + 1 if given is None else given.abandoned_to + 1,
+        at=at,
         operations=(0 if newest is None else newest.operations) + sum(one.before == 0 for one in heads),
-        events=(0 if newest is None else newest.events) + sum(_more(one) for one in heads),
-        epoch=max(moved.epoch, 0 if pending is None else pending.epoch + table.JUMP),
+        events=(0 if newest is None else newest.events) + sum(one.seq - one.before for one in heads),
+        epoch=moved.epoch if given is None else max(moved.epoch, given.epoch + table.JUMP),
         previous=notes.GENESIS if newest is None else newest.hash,
-        acknowledged=None if pending is None else pending.hash,
+        acknowledged=None if given is None else given.digest(),
     )
-
-
-def _more(leaf: Added) -> int:
-    return leaf.seq - leaf.before
+    whole = made.key.sign(note.text(), note.origin)
+    return Draft(moved, whole, notes.read(whole), grown)

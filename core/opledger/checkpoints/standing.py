@@ -84,7 +84,7 @@ def look(database: Database, audit: AuditSettings) -> Standing:
         place_of(anchor, ledger, public, 0 if near is None else near.number)
         for anchor in open_anchors(audit.anchors, ledger.ledger_id)
     ]
-    compared = tuple(_compared(database, place) for place in places)
+    compared = tuple(_compared(database, public, place) for place in places)
     return Standing(ledger, table.newest(database), compared)
 
 
@@ -145,8 +145,20 @@ def place_of(anchor: Anchor, ledger: Ledger, public: bytes, near: int) -> Place:
     return Place(anchor.name, anchor.reads, problem=problem)
 
 
-def _compared(database: Database, place: Place) -> Place:
-    if place.newest is None or table.knows(database, place.newest.note.number, place.newest.hash):
+def knows(database: Database, public: bytes, held: Signed) -> bool:
+    """Whether the database has a note, or a signed one in it says that this was given up: no row alone can say that."""
+    if table.has(database, held.note.number, held.hash):
+        return True
+    for given, text in table.given_up(database, held.note.number):
+        for signed in readable([text] if isinstance(text, str) else []):
+            ours = signed.note.origin == held.note.origin and signed.note.number == given.abandoned_to + 1
+            if ours and signed.note.acknowledged == given.digest() and is_signed(signed, public):
+                return True
+    return False
+
+
+def _compared(database: Database, public: bytes, place: Place) -> Place:
+    if place.newest is None or knows(database, public, place.newest):
         return place
     return Place(place.name, place.reads, place.newest, ahead=True)
 

@@ -206,11 +206,7 @@ def verify(  # noqa: PLR0913 - one for each thing that can be said of a verifica
         log.notes[first.note.number] = first
     run.find(log.findings)
     orphan = trusted is None and not papers.checkpoints
-    compared = (
-        auditlog.orphaned(anchors)
-        if orphan
-        else auditlog.compare(anchors, log, judge, papers.acknowledgements, start.number)
-    )
+    compared = auditlog.orphaned(anchors) if orphan else auditlog.compare(anchors, log, judge, start.number)
     run.find(compared.findings)
     pool = helpers() if helpers is not None and events >= MANY and start is BEGINNING else None
     with pool or contextlib.nullcontext():
@@ -255,7 +251,7 @@ def _notes(part: Part, papers: Papers, log: Log, trusted: Trust | None) -> Itera
         if not log.last:
             words = f"there is no checkpoint yet: none of {tail} is anchored"
         yield Finding("UNANCHORED_TAIL", None, None, words)
-    for one in papers.acknowledgements:
+    for one in log.given_up:
         words = (
             f"checkpoints {one.abandoned_from} to {one.abandoned_to} were given up by {one.by} ({one.reason}): the "
             "database was older than its anchors"

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from opledger.rules import notes, tree
+from opledger.rules import jsontext, notes, tree
 from opledger.rules.audit import Leaf
 from opledger.rules.journal import Finding
 from opledger.rules.notes import NoteInvalid, Signed
@@ -20,6 +21,7 @@ from opledger.rules.tree import Tree
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING: Final = Tree()
+GIVEN_UP: Final = b"opledger/acknowledgement1"
 
 Judge = Callable[[Signed], str | None]
 """Says what is wrong with a note's origin, key or signature; None: nothing."""
@@ -54,6 +56,17 @@ class Acknowledgement(NamedTuple):
     epoch: int
     hash: bytes
 
+    def digest(self) -> bytes | None:
+        """SHA-256 over the domain ``opledger/acknowledgement1`` and all columns: compact JSON, keys sorted, UTF-8.
+
+        It is what the note behind the numbers that were given up names. None for a row that is none of ours.
+        """
+        try:
+            shape = {**self._asdict(), "hash": self.hash.hex()}
+            return sha256(GIVEN_UP + jsontext.dumps(shape)).digest()
+        except (TypeError, ValueError, AttributeError):
+            return None
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -76,6 +89,7 @@ class Log:
     last: int = 0  #: number of the newest checkpoint in the table
     size: int = 0  #: leaves that a checkpoint covers
     end: Start = BEGINNING  #: how far everything holds
+    given_up: list[Acknowledgement] = field(default_factory=list)  #: those that a signed note says
 
 
 def _find(log: Log, kind: str, number: int | None, words: str) -> None:
@@ -92,7 +106,8 @@ def check(
     """Check checkpoints in the order of their numbers, and the leaves under them, both from `start` on.
 
     Finds CHECKPOINT_SIG, CHECKPOINT_CHAIN and CHECKPOINT_GAP. Of leaves that are not those that were signed the first
-    checkpoint that shows it is named; those behind it cannot hold then either.
+    checkpoint that shows it is named; those behind it cannot hold then either. An acknowledgement counts by the signed
+    note behind what it gives up, which names its digest; without that it is CHECKPOINT_SIG, at the last of its numbers.
     """
     log = Log(last=start.number, size=start.tree.size, end=start)
     signed = _signatures(rows, judge, log)
@@ -105,8 +120,10 @@ def check(
             continue
         gap = row.number > number + 1
         said = None if note is None else note.note.acknowledged
-        if gap and said not in _given_up(acknowledged, number + 1, row.number - 1):
+        if (gap or said is not None) and said not in _given_up(acknowledged, number + 1, row.number - 1):
             words = f"checkpoint {number + 1} is missing before checkpoint {row.number}, and nobody has given it up"
+            if not gap:
+                words = f"checkpoint {row.number} says that some before it were given up, and that is gone or changed"
             _find(log, "CHECKPOINT_GAP", number + 1, words)
         elif note is not None and note.note.previous != digest:
             _find(log, "CHECKPOINT_CHAIN", row.number, f"checkpoint {row.number} does not follow from the one before")
@@ -122,12 +139,21 @@ def check(
     if beyond:
         words = f"{beyond} leaves stand behind those of checkpoint {log.last}, and no checkpoint has signed them"
         _find(log, "CHECKPOINT_CHAIN", log.last or None, words)
+    for one in acknowledged:
+        to = one.abandoned_to if _counts(one.abandoned_to) else None
+        note = None if to is None else log.notes.get(to + 1)
+        if (to is not None and to < start.number) or (note is not None and note.note.acknowledged == one.digest()):
+            log.given_up.append(one)
+            continue
+        words = f"that checkpoints up to {one.abandoned_to!r:.40} were given up is said by no signed checkpoint"
+        _find(log, "CHECKPOINT_SIG", to, f"{words}: it was put into the database, or changed, without the key")
     return log
 
 
 def _given_up(acknowledged: Sequence[Acknowledgement], first: int, last: int) -> list[bytes]:
     """What explains that these numbers are missing: they, and perhaps some before them, were given up."""
-    return [one.hash for one in acknowledged if one.abandoned_from <= first and one.abandoned_to == last]
+    ours = [one for one in acknowledged if _counts(one.abandoned_from) and _counts(one.abandoned_to)]
+    return [one.digest() or b"" for one in ours if one.abandoned_from <= first and one.abandoned_to == last]
 
 
 class _Growing:
@@ -263,9 +289,7 @@ class Anchors:
     newest: tuple[Signed, str] | None = None  #: the newest note that table and anchor agree on, and which anchor
 
 
-def compare(
-    anchors: Iterable[Kept], log: Log, judge: Judge, acknowledged: Sequence[Acknowledgement], start: int = 0
-) -> Anchors:
+def compare(anchors: Iterable[Kept], log: Log, judge: Judge, start: int = 0) -> Anchors:
     """Compare anchors with the table: ANCHOR_AHEAD, FORK, and CHECKPOINT_SIG for a note in an anchor nobody signed.
 
     Notes below `start` are passed over: that part of the table was not looked at this time.
@@ -291,7 +315,7 @@ def compare(
             elif here.get(number) == signed.hash:
                 if result.newest is None or result.newest[0].note.number < number:
                     result.newest = signed, anchor.name
-            elif any(one.abandoned_from <= number <= one.abandoned_to for one in acknowledged):
+            elif any(one.abandoned_from <= number <= one.abandoned_to for one in log.given_up):
                 continue
             elif number > log.last:
                 ahead = signed if ahead is None or ahead.note.number < number else ahead

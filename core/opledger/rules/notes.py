@@ -9,7 +9,7 @@
     events 20180
     epoch 12
     previous 5b1e…                                  hash of the note before
-    acknowledged 77aa…                              only after a restored backup: hash of the newest note given up
+    acknowledged 77aa…                              only after a restored backup: digest of what was acknowledged
 
     — opledger/ldg_01JC… kd1fAg…                    signature
 
@@ -58,7 +58,7 @@ class Note:
     events: int  #: journal rows that the leaves cover
     epoch: int  #: highest fence that was seen
     previous: bytes
-    acknowledged: bytes | None = None  #: after a restored backup: the newest note that was given up
+    acknowledged: bytes | None = None  #: after a restored backup: digest of the `auditlog.Acknowledgement`
 
     def text(self) -> str:
         """What is signed: everything up to the blank line, with its last line break."""

@@ -223,11 +223,10 @@ def papers(database: Database, after: int = _FIRST, most: int = NONE) -> Papers:
 
     def work(tx: Tx) -> Papers:
         ledgers = tx.all(_ledger)
-        acknowledged = [Acknowledgement(*row) for row in tx.all(_acknowledgements)]
         return Papers(
             ledger=(ledgers[0][0], ledgers[0][1]) if ledgers and _texts(ledgers[0]) else None,
             checkpoints=[Checkpoint(*row) for row in tx.all(_checkpoints, number=after, most=most)],
-            acknowledgements=[one for one in acknowledged if _numbers(one)],  # others explain nothing
+            acknowledgements=[Acknowledgement(*row) for row in tx.all(_acknowledgements)],
             last_leaf=tx.all(_last_leaf)[0][0],
         )
 
@@ -236,10 +235,6 @@ def papers(database: Database, after: int = _FIRST, most: int = NONE) -> Papers:
 
 def _texts(row: Raw) -> bool:
     return all(isinstance(value, str) for value in row)  # SQLite keeps whatever is put into a column
-
-
-def _numbers(one: Acknowledgement) -> bool:
-    return type(one.abandoned_from) is int and type(one.abandoned_to) is int
 
 
 def leaves(database: Database, first: int, last: int | None) -> Iterator[Leaf]:

@@ -23,19 +23,23 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    null,
     select,
+    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from opledger.errors import IntegrityBroken
+from opledger.errors import IntegrityBroken, Refused
 from opledger.rules import notes, tree
+from opledger.rules.auditlog import Acknowledgement
 from opledger.rules.tombstones import Tombstone
 from opledger.rules.tree import Tree
-from opledger.store.checkpoints import LOCK, Acknowledged, Newest, acknowledged, read_newest
+from opledger.store.checkpoints import JUMP, LOCK, Newest, read_newest, wait_turn
+from opledger.store.directory import OPEN_STATES
 from opledger.store.encoding import to_micros
 from opledger.store.engine import Database
 from opledger.store.statements import Tongue, Tx
-from opledger.store.tables import ANCHORED, CHECKPOINT, EVENT, LEAF, OPERATION, TOMBSTONE
+from opledger.store.tables import ACKNOWLEDGEMENT, ANCHORED, CHECKPOINT, EVENT, LEAF, OPERATION, TOMBSTONE
 
 PIECE: Final = 5_000
 """Most leaves of one checkpoint, so that no transaction holds SQLite's write lock for long."""
@@ -70,7 +74,6 @@ class Moved:
     """What has happened since the newest checkpoint, seen at one moment."""
 
     newest: Newest | None
-    pending: Acknowledged | None = None  #: given up, and no checkpoint says so yet
     leaves: list[Added] = field(default_factory=list)
     epoch: int = 0
     mark: int = 0
@@ -164,9 +167,6 @@ def _moved(tx: Tx, *, everything: bool, most: int) -> Moved:
             "the leaves in the database are not those of its newest checkpoint: nothing is built upon them; find out "
             "what happened with: opledger audit verify"
         )
-    given_up = acknowledged(tx)
-    if given_up is not None and (last is None or given_up.abandoned_to >= last.number):
-        found.pending = given_up
     found.mark = 0 if last is None else last.mark
     since = _EVER if everything or last is None else to_micros(last.at) - ARCHIVED_LATE
     graves = [Tombstone(*row) for row in tx.all(_buried, since=since, most=most)]
@@ -258,16 +258,13 @@ def _add(_: Tongue) -> ClauseElement:
 
 def add(database: Database, draft: Draft) -> bool:
     """Write a checkpoint and its leaves, in one transaction. False where somebody else was faster: look again."""
-    before, note = draft.before, draft.parsed.note
+    before = draft.before
     first = 0 if before.newest is None else before.newest.tree.size
 
     def work(tx: Tx) -> bool:
         if tx.tongue.kind == "postgresql" and not tx.all(_try)[0][0]:
             return False
         if tx.all(_number)[0][0] != (0 if before.newest is None else before.newest.number):
-            return False
-        given_up = acknowledged(tx)
-        if given_up is not None and given_up != before.pending and given_up.abandoned_to >= note.number:
             return False
         numbered = list(enumerate(before.leaves, start=first))
         if numbered:
@@ -281,6 +278,46 @@ def add(database: Database, draft: Draft) -> bool:
             tx.many(tx.prepared(_bury), buried)
         tx.many(tx.prepared(_add), [_row(draft)])
         return True
+
+    return database.write(work)
+
+
+# --- what is given up ---------------------------------------------------------------------------------------------
+
+
+def _give_up(_: Tongue) -> ClauseElement:
+    return insert(ACKNOWLEDGEMENT)
+
+
+def _jump(tongue: Tongue) -> ClauseElement:
+    return (
+        update(OPERATION)
+        .values(
+            lease_epoch=tongue.later(_o.lease_epoch, bindparam("epoch", type_=BigInteger)),
+            lease_owner=null(),
+            lease_expires_at=null(),
+        )
+        .where(tongue.among(_o.state, "states"))
+    )
+
+
+def give_up(database: Database, given: Acknowledgement, draft: Draft) -> int:
+    """Write down what is given up and the checkpoint that says so, and put the fences of all open operations beyond it.
+
+    Nobody holds a lease afterwards, so what a process of before still wants to write is refused. Returns how many
+    operations those were. Raises Refused where another checkpoint or acknowledgement came meanwhile.
+    """
+    last = draft.before.newest
+
+    def work(tx: Tx) -> int:
+        wait_turn(tx)
+        if tx.all(_number)[0][0] != (0 if last is None else last.number):
+            raise Refused("the ledger has gone on meanwhile; nothing was written: look again")
+        tx.many(tx.prepared(_give_up), [tuple(getattr(given, column.name) for column in ACKNOWLEDGEMENT.columns)])
+        tx.many(tx.prepared(_add), [_row(draft)])
+        jumped = tx.run(_jump, epoch=given.epoch + JUMP, states=tx.tongue.several(OPEN_STATES))
+        tx.wakes = True
+        return jumped
 
     return database.write(work)
 

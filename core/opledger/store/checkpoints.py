@@ -7,31 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    ClauseElement,
-    bindparam,
-    func,
-    insert,
-    null,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, ClauseElement, bindparam, func, insert, select
 
-from opledger.errors import IntegrityBroken, Refused
+from opledger.errors import IntegrityBroken
 from opledger.rules import notes
+from opledger.rules.auditlog import Acknowledgement
 from opledger.rules.tree import Tree
-from opledger.store.directory import OPEN_STATES
 from opledger.store.encoding import from_micros, to_micros
 from opledger.store.engine import Database
 from opledger.store.statements import Tongue, Tx
-from opledger.store.tables import (
-    ACKNOWLEDGEMENT,
-    ANCHORED,
-    CHECKPOINT,
-    LEDGER,
-    OPERATION,
-)
+from opledger.store.tables import ACKNOWLEDGEMENT, ANCHORED, CHECKPOINT, LEDGER
 
 JUMP: Final = 1_000
 """By how much fences leave the highest one behind that is known of what was given up; some are not known."""
@@ -39,7 +24,7 @@ JUMP: Final = 1_000
 LOCK: Final = 0x6F706C6564676572 + 1
 """On PostgreSQL: held by whoever writes a checkpoint, or gives some up."""
 
-_a, _c, _o = ANCHORED.c, CHECKPOINT.c, OPERATION.c
+_a, _c = ANCHORED.c, CHECKPOINT.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +56,14 @@ class Newest:
     mark: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """What a person has given up after a backup was restored."""
-
-    abandoned_from: int
-    abandoned_to: int
-    at: datetime
-    by: str
-    reason: str
-    epoch: int
-    hash: bytes
-
-
 def _wait(_: Tongue) -> ClauseElement:
     return select(func.pg_advisory_xact_lock(LOCK))
+
+
+def wait_turn(tx: Tx) -> None:
+    """Wait until nobody else writes a checkpoint; on SQLite nobody can, beside a transaction that writes."""
+    if tx.tongue.kind == "postgresql":
+        tx.all(_wait)
 
 
 # --- the ledger's name --------------------------------------------------------------------------------------------
@@ -119,8 +97,7 @@ def name_ledger(database: Database, ledger_id: str, public: bytes, now: datetime
     """Give the ledger its name and key; where it has some by now, those are returned."""
 
     def work(tx: Tx) -> Ledger:
-        if tx.tongue.kind == "postgresql":
-            tx.all(_wait)
+        wait_turn(tx)
         found = _read_ledger(tx)
         if found is not None:
             return found
@@ -138,14 +115,18 @@ def _newest(_: Tongue) -> ClauseElement:
     return select(CHECKPOINT).order_by(_c.number.desc()).limit(1)
 
 
-def _pending(_: Tongue) -> ClauseElement:
-    return select(ACKNOWLEDGEMENT).order_by(ACKNOWLEDGEMENT.c.abandoned_to.desc()).limit(1)
-
-
 def _covering(_: Tongue) -> ClauseElement:
     number = bindparam("number", type_=BigInteger)
     a = ACKNOWLEDGEMENT.c
-    return select(a.abandoned_to).where(a.abandoned_from <= number, a.abandoned_to >= number).limit(1)
+    return (
+        select(*(a[name] for name in Acknowledgement._fields), _c.note)
+        .join(CHECKPOINT, _c.number == a.abandoned_to + 1)
+        .where(a.abandoned_from <= number, a.abandoned_to >= number)
+    )
+
+
+def _highest(_: Tongue) -> ClauseElement:
+    return select(func.coalesce(func.max(ACKNOWLEDGEMENT.c.abandoned_to), 0))
 
 
 def _hash_of(_: Tongue) -> ClauseElement:
@@ -170,7 +151,7 @@ def read_newest(tx: Tx) -> Newest | None:
     number, at, size, operations, events, epoch, root, _, note, digest, _, peaks, mark = row
     try:
         grown = Tree.of(size, bytes(peaks))
-        fits = grown.root == bytes(root) and notes.hash_of(note) == bytes(digest)
+        fits = grown.root == bytes(root) and notes.hash_of(note) == bytes(digest) and type(mark) is int
     except (ValueError, TypeError) as error:
         raise _broken(number) from error
     if not fits:
@@ -185,81 +166,26 @@ def _broken(number: Any) -> IntegrityBroken:
     )
 
 
-def acknowledged(tx: Tx) -> Acknowledged | None:
-    """The last thing that was given up, or None."""
-    row = tx.one(_pending)
-    if row is None:
-        return None
-    to, start, at, by, reason, epoch, digest = row
-    return Acknowledged(start, to, from_micros(at), by, reason, epoch, bytes(digest))
+def has(database: Database, number: int, digest: bytes) -> bool:
+    """Whether the note of this number and hash is in the table."""
+    row = database.read(lambda tx: tx.one(_hash_of, number=number))
+    return row is not None and bytes(row[0]) == digest
 
 
-def knows(database: Database, number: int, digest: bytes) -> bool:
-    """Whether the note of this number and hash is in the table, or was given up."""
+def given_up(database: Database, number: int) -> list[tuple[Acknowledgement, Any]]:
+    """What says that a number was given up, each with the note behind it, which must be signed and name its digest."""
+    found = database.read(lambda tx: tx.all(_covering, number=number))
+    return [(Acknowledgement(*row[:-1]), row[-1]) for row in found]
 
-    def work(tx: Tx) -> bool:
-        row = tx.one(_hash_of, number=number)
-        if row is not None and bytes(row[0]) == digest:
-            return True
-        return tx.one(_covering, number=number) is not None
 
-    return database.read(work)
+def last_given_up(database: Database) -> int:
+    """The highest number that anything in the table says was given up, whoever put that there; 0: none."""
+    return int(database.read(lambda tx: tx.all(_highest))[0][0])
 
 
 def notes_after(database: Database, number: int, most: int = 500) -> list[tuple[int, str]]:
     """The notes behind a number, with their own numbers, the oldest first."""
     return [(row[0], row[1]) for row in database.read(lambda tx: tx.all(_after, number=number, most=most))]
-
-
-# --- what was given up --------------------------------------------------------------------------------------------
-
-
-def _give_up(_: Tongue) -> ClauseElement:
-    return insert(ACKNOWLEDGEMENT)
-
-
-def _jump(tongue: Tongue) -> ClauseElement:
-    return (
-        update(OPERATION)
-        .values(
-            lease_epoch=tongue.later(_o.lease_epoch, bindparam("epoch", type_=BigInteger)),
-            lease_owner=null(),
-            lease_expires_at=null(),
-        )
-        .where(tongue.among(_o.state, "states"))
-    )
-
-
-def give_up(database: Database, given: Acknowledged) -> int:
-    """Write down what is given up, and put the fences of all open operations beyond it; how many those were.
-
-    Nobody holds a lease afterwards, so what a process of before still wants to write is refused. Raises Refused where
-    a newer checkpoint or acknowledgement came meanwhile.
-    """
-
-    def work(tx: Tx) -> int:
-        if tx.tongue.kind == "postgresql":
-            tx.all(_wait)
-        last, before = read_newest(tx), acknowledged(tx)
-        if (last is not None and last.number > given.abandoned_to) or (
-            before is not None and before.abandoned_to >= given.abandoned_to
-        ):
-            raise Refused("the ledger has gone on meanwhile; nothing was written: look again")
-        row = (
-            given.abandoned_to,
-            given.abandoned_from,
-            to_micros(given.at),
-            given.by,
-            given.reason,
-            given.epoch,
-            given.hash,
-        )
-        tx.many(tx.prepared(_give_up), [row])
-        jumped = tx.run(_jump, epoch=given.epoch + JUMP, states=tx.tongue.several(OPEN_STATES))
-        tx.wakes = True
-        return jumped
-
-    return database.write(work)
 
 
 # --- for people ---------------------------------------------------------------------------------------------------

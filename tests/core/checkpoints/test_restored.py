@@ -21,6 +21,7 @@ from opledger.errors import ConfigWrong, IntegrityBroken, LeaseLost, Refused, St
 from opledger.rules import notes
 from opledger.rules.model import Actor, ActorKind
 from opledger.store import checkpoints as table
+from opledger.store.checkpointing import _give_up
 from tests.core.checkpoints.world import World
 from tests.core.store.making import CONTRACT, claim, fence_of, opened, refusal_of, sent, write
 from tests.support.databases import admin, with_database
@@ -119,10 +120,10 @@ def test_a_backup_that_has_gone_on_does_not_start_either(world: World) -> None:
             old.worker().start()
         acknowledged(old)
         old.worker().start()
-        go_on(old)
         assert old.notes()[-1].note.acknowledged is not None
-        assert old.newest() == 5
-        assert old.kept() == [1, 2, 3, 4, 5]
+        go_on(old)
+        assert old.newest() == 6
+        assert old.kept() == [1, 2, 3, 4, 5, 6]
         assert old.findings() == []
 
 
@@ -137,8 +138,8 @@ def test_a_short_history_of_its_own_is_given_up_with_the_rest(world: World) -> N
         one = acknowledged(old).acknowledged
         assert (one.abandoned_from, one.abandoned_to) == (3, 5)
         go_on(old)
-        assert [signed.note.number for signed in old.notes()] == [1, 2, 3, 6]
-        assert old.kept() == [1, 2, 3, 4, 5, 6]
+        assert [signed.note.number for signed in old.notes()] == [1, 2, 3, 6, 7]
+        assert old.kept() == [1, 2, 3, 4, 5, 6, 7]
         assert old.findings() == []
 
 
@@ -161,10 +162,10 @@ def test_after_an_acknowledgement_it_goes_on(world: World) -> None:
         (again,) = [new for new in claim(old.store, "w2") if new.operation.operation_id == operation.operation_id]
         assert fence_of(again).epoch > table.JUMP
         old.worker().start()
-        old.worker().run()
         (first, second, third) = old.notes()
         assert (third.note.number, third.note.previous) == (6, second.hash)
-        assert third.note.acknowledged == one.hash
+        assert third.note.acknowledged == one.digest()
+        assert old.findings() == []
         assert third.note.epoch >= fence_of(again).epoch - 1
         assert old.kept() == [1, 2, 3, 4, 5, 6]
         texts = list(old.anchor.notes())
@@ -177,17 +178,57 @@ def test_after_an_acknowledgement_it_goes_on(world: World) -> None:
             givingup.forgotten(old.store.database, old.audit)
 
 
-def test_a_checkpoint_follows_an_acknowledgement_though_nothing_moved(world: World) -> None:
-    """Else the anchor would go on to say that the database is too old."""
+def test_a_checkpoint_comes_with_an_acknowledgement_though_nothing_moved(world: World) -> None:
+    """It is what the acknowledgement counts by, in the database and in the anchor, before any worker starts."""
     go_on(world)
     restore = backup(world)
     go_on(world)
     with restore() as old:
         acknowledged(old)
+        assert old.kept() == [1, 2, 3]
         old.worker().run()
         old.worker().run()
         assert [signed.note.number for signed in old.notes()] == [1, 3]
         assert old.findings() == []
+
+
+def test_without_the_key_nothing_is_given_up(world: World) -> None:
+    """What nobody signed could have been written by anybody who has the database."""
+    go_on(world)
+    restore = backup(world)
+    go_on(world)
+    with restore() as old:
+        (key,) = (old.folder / "keys").glob("*.key")
+        away = key.rename(old.folder / "away.key")
+        with pytest.raises(ConfigWrong, match=r"has not the key .* run this where the key is"):
+            acknowledged(old)
+        with pytest.raises(IntegrityBroken):
+            old.worker().start()
+        away.rename(key)
+        acknowledged(old)
+        old.worker().start()
+
+
+def test_a_row_that_nobody_signed_acknowledges_nothing(world: World) -> None:
+    """Put into the table by somebody who has the database and not the key: workers stay away, verification names it."""
+    go_on(world)
+    restore = backup(world)
+    go_on(world, 2)
+    with restore() as old:
+        forged = (3, 2, 1, "ana", "the disk died", 9, bytes(32))
+        old.store.database.write(lambda tx: tx.many(tx.prepared(_give_up), [forged]))
+        with pytest.raises(IntegrityBroken, match="is older than its anchor"):
+            old.worker().start()
+        opened(old.store)
+        old.worker(anchors=()).run()
+        found = sorted(one.split(":")[0] for one in old.findings())
+        assert found == ["ANCHOR_AHEAD None 3", "CHECKPOINT_SIG None 3", "FORK None 2"]
+        # A person goes on all the same, behind that; what was forged stays, and stays a finding.
+        one = acknowledged(old).acknowledged
+        assert (one.abandoned_from, one.abandoned_to) == (2, 4)
+        old.worker().start()
+        go_on(old)
+        assert [one.split(":")[0] for one in old.findings()] == ["CHECKPOINT_SIG None 3"]
 
 
 def test_the_same_backup_again(world: World) -> None:
@@ -197,15 +238,15 @@ def test_the_same_backup_again(world: World) -> None:
     go_on(world, 2)
     with restore() as old:
         acknowledged(old)
-        go_on(old, 2)
+        go_on(old)
         assert old.kept() == [1, 2, 3, 4, 5]
     with restore() as older:
         with pytest.raises(IntegrityBroken):
             older.worker().start()
         one = acknowledged(older).acknowledged
         assert (one.abandoned_from, one.abandoned_to) == (2, 5)
-        go_on(older)
         assert older.kept() == [1, 2, 3, 4, 5, 6]
+        go_on(older)
         assert older.findings() == []
 
 
@@ -270,7 +311,6 @@ def test_the_anchor_that_knows_most_counts(world: World) -> None:
         assert (found.first, found.last.note.number) == (3, 5)
         assert "Checkpoints 3 to 5" in givingup.meaning(found)
         acknowledged(old)
-        go_on(old)
         look = standing.look(old.store.database, old.audit)
         assert [place.newest.note.number for place in look.places if place.newest is not None] == [6, 6]
 

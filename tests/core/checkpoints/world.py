@@ -74,7 +74,7 @@ class World:
             assert is_signed(signed, self.public)
             assert note.previous == before
             if note.number != number + 1:
-                assert given[note.number - 1].hash == note.acknowledged
+                assert given[note.number - 1].digest() == note.acknowledged
             grown = Tree().add(
                 tree.leaf_of(one.kind, one.operation_id, one.seq, one.hash) for one in leaves[: note.size]
             )

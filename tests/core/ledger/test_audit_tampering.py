@@ -6,15 +6,24 @@ Every row class, every column, edited, emptied, removed, added, moved; before an
 from __future__ import annotations
 
 import contextlib
+import json
+import shutil
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from opledger.checkpoints import maker
+from opledger.checkpoints.keys import signer
+from opledger.rules import notes
+from opledger.rules.auditlog import Acknowledgement
 from opledger.rules.journal import Row
-from opledger.store import checkpoints
+from opledger.store import checkpointing, checkpoints
+from opledger.store.checkpointing import Moved
+from opledger.store.tables import METADATA
 from tests.core.ledgers import Home
 from tests.support.databases import fresh_postgres, fresh_sqlite, postgres_server, sqlite_template  # noqa: F401
 from tests.support.tampering import TABLES, Victim, flipped, kinds
@@ -397,13 +406,10 @@ def test_a_checkpoint_that_is_gone(victim: Victim) -> None:
 def test_checkpoints_with_another_key(victim: Victim) -> None:
     """Whoever signs everything anew with a key of their own, and names it in the database, is found by the real one."""
     from opledger.edges.signing import make_key
-    from opledger.rules import notes
 
     key = make_key(victim.home.root / "forged.key")
     previous = notes.GENESIS
     for row in victim.all("SELECT number, note FROM checkpoint ORDER BY number"):
-        from dataclasses import replace
-
         note = replace(notes.read(row[1]).note, previous=previous)
         whole = key.sign(note.text(), note.origin)
         previous = notes.hash_of(whole)
@@ -427,22 +433,78 @@ def test_a_ledger_under_another_name(victim: Victim) -> None:
             assert "CHECKPOINT_SIG" in kinds(victim.product(key=None))
 
 
+def given_up(victim: Victim) -> Acknowledgement:
+    """Give up checkpoints 3 to 5, as a person with the key does."""
+    database, audit = victim.ledger.store.database, victim.ledger.settings.audit
+    newest = checkpoints.newest(database)
+    assert newest is not None
+    given = Acknowledgement(5, 3, 17, "ana", "the disk died", 9, bytes(32))
+    made = signer(database, audit, victim.ledger.clock)
+    draft = maker.drafted(made, Moved(newest, epoch=newest.epoch, mark=newest.mark), victim.ledger.clock.now(), given)
+    for table, row in (("acknowledgement", given), ("checkpoint", checkpointing._row(draft))):
+        columns = [column.name for column in METADATA.tables[table].columns]
+        marks = ", ".join("?" * len(columns))
+        victim.run(f"INSERT INTO {table} ({', '.join(_quoted(columns))}) VALUES ({marks})", *row)
+    return given
+
+
+def _quoted(names: list[str]) -> list[str]:
+    return [f'"{name}"' for name in names]
+
+
+def test_every_column_of_an_acknowledgement(victim: Victim) -> None:
+    """The signed checkpoint behind it names all of it: what was given up, when, by whom and why."""
+    given, memory = given_up(victim), victim.ledger.settings.audit.keys.parent / "verified"
+    try:
+        assert both(victim) == set()
+        assert "ACKNOWLEDGED" in kinds(victim.verified().notes)
+        victim.save()
+        shutil.rmtree(memory)  # of this ledger verified with number 6 in it, which is no part of it for the others
+        for column, value in given._asdict().items():
+            with victim.restored():
+                other = 7 if column == "abandoned_to" else 1 if column == "abandoned_from" else flipped(value)
+                victim.run(f'UPDATE acknowledgement SET "{column}" = ?', other)
+                to = 7 if column == "abandoned_to" else 5
+                assert both(victim) == {("CHECKPOINT_GAP", None, 3), ("CHECKPOINT_SIG", None, to)}, column
+        with victim.restored():
+            victim.run("DELETE FROM acknowledgement")
+            assert both(victim) == {("CHECKPOINT_GAP", None, 3)}
+        with victim.restored():
+            victim.run("DELETE FROM checkpoint WHERE number = 6")
+            assert both(victim) == {("CHECKPOINT_SIG", None, 5)}
+    finally:
+        victim.run("DELETE FROM acknowledgement")
+        victim.run("DELETE FROM checkpoint WHERE number = 6")
+        victim.save()
+        shutil.rmtree(memory, ignore_errors=True)
+
+
+def test_an_acknowledgement_that_nobody_signed_hides_nothing(victim: Victim, tmp_path: Path) -> None:
+    """A row put in by somebody without the key covers neither what was cut off nor another history in an anchor."""
+    with victim.restored():
+        victim.run("DELETE FROM checkpoint WHERE number = 2")
+        victim.run("INSERT INTO acknowledgement VALUES (2, 1, 1, 'ana', 'restored', 9, ?)", bytes(32))
+        found = both(victim)
+        assert {("CHECKPOINT_SIG", None, 2), ("ANCHOR_AHEAD", None, 2)} <= found
+    made = signer(victim.ledger.store.database, victim.ledger.settings.audit, victim.ledger.clock)
+    (text,) = victim.all("SELECT note FROM checkpoint WHERE number = 1")[0]
+    other = replace(notes.read(text).note, events=1)
+    path = tmp_path / "other.anchor"
+    path.write_text(json.dumps({"note": made.key.sign(other.text(), other.origin)}) + "\n")
+    victim.run("INSERT INTO acknowledgement VALUES (1, 1, 1, 'ana', 'restored', 9, ?)", bytes(32))
+    expected = {("CHECKPOINT_SIG", None, 1), ("FORK", None, 1)}
+    assert victim.product(anchors=[path]) == expected == victim.script(f"--anchor={path}")
+
+
 # --- anchors ------------------------------------------------------------------------------------------------------
 
 
 def test_a_second_history_under_the_same_key(victim: Victim, tmp_path: Path) -> None:
     """Two notes, both signed, with one number: FORK, told by the anchor that has the other one."""
-    from dataclasses import replace
-
-    from opledger.checkpoints.keys import signer
-    from opledger.rules import notes
-
     made = signer(victim.ledger.store.database, victim.ledger.settings.audit, victim.ledger.clock)
     (text,) = victim.all("SELECT note FROM checkpoint WHERE number = 2")[0]
     other = replace(notes.read(text).note, events=1)
     path = tmp_path / "other.anchor"
-    import json
-
     path.write_text(json.dumps({"note": made.key.sign(other.text(), other.origin)}) + "\n")
     assert victim.product(anchors=[path]) == {("FORK", None, 2)} == victim.script(f"--anchor={path}")
     path.write_text(json.dumps({"note": text.replace("events", "event5")}) + "\n{torn")
