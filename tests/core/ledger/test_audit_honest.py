@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,7 +157,6 @@ def test_whatever_is_said_in_it(seed: int, words: list[str]) -> None:
     assert part.findings == []
 
 
-@pytest.mark.timeout(60 + HISTORIES // 10)
 def test_many_histories() -> None:
     """In the order of luck, in slices as they come."""
     luck = random.Random(20261130)
