@@ -76,6 +76,10 @@ class AuditSettings:
     keys: Path = field(default_factory=lambda: platformdirs.user_data_path("opledger") / "keys")
     allowed_signers: Path | None = None  #: whose SSH keys count under signed approvals; in the form that git uses
 
+    def verified(self, ledger_id: str) -> Path:
+        """Where the note stands up to which this user has verified a ledger on this machine."""
+        return self.keys.parent / "verified" / f"{ledger_id}.json"
+
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:

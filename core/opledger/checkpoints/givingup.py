@@ -43,7 +43,7 @@ class Forgotten:
 
     ledger: Ledger
     last: Signed  #: the newest of it
-    first: int  #: number of the oldest of it
+    first: int  #: number of the oldest of it, or of what must have been before
     epoch: int  #: highest fence that is known of it
     since: datetime | None  #: when the newest checkpoint was made that both know
 
@@ -72,11 +72,13 @@ def forgotten(database: Database, audit: AuditSettings) -> Forgotten:
     if found.ledger is None or found.ahead is None:
         raise Refused("no anchor holds anything that the database does not: there is nothing to acknowledge")
     anchors = open_anchors(audit.anchors, found.ledger.ledger_id)
-    held = standing.held_by(anchors, found.ledger, standing.public_key(audit, found.ledger))
     public = standing.public_key(audit, found.ledger)
+    held = standing.held_by(anchors, found.ledger, public)
+    held += [known] if (known := standing.remembered(audit, found.ledger, public)) is not None else []
     lost = [one for one in held if not standing.knows(database, public, one)]
     last = max(lost, key=lambda one: one.note.number)
-    first = min(one.note.number for one in lost)
+    # Also what nobody holds between the two: an anchor may have been away, and a number that is missing needs a reason.
+    first = min([one.note.number for one in lost] + ([] if found.newest is None else [found.newest.number + 1]))
     since = [one.note.at for one in held if one.note.number < first]
     epoch = max(one.note.epoch for one in lost)
     return Forgotten(found.ledger, last, first, epoch, max(since, default=None))

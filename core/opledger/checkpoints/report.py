@@ -36,7 +36,7 @@ def lines(database: Database, audit: AuditSettings) -> Iterator[Line]:
         yield Line("checkpoints", True, "none was written yet: a worker writes them once something has happened")
         return
     yield _key(audit, found.ledger)
-    yield from (_place(database, found, place) for place in found.places)
+    yield from (_place(database, found, place) for place in found.places if place.ahead or not place.memory)
     yield Line("checkpoints", True, told(found))
 
 

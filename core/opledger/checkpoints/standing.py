@@ -7,7 +7,7 @@ checkpoint that the database does not have, nothing may be sent before a person 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from opledger.checkpoints.keys import key_path
@@ -42,6 +42,7 @@ class Place:
     newest: Signed | None = None
     problem: str | None = None
     ahead: bool = False  #: it holds a checkpoint that the database does not have
+    memory: bool = False  #: it is what this user remembers of the last verification, and no anchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Standing:
     @property
     def anchored(self) -> Anchored | None:
         """The newest checkpoint of the database that an anchor which can be read holds too."""
-        held = [(one.newest.note, one.name) for one in self.places if one.newest is not None and not one.ahead]
+        kept = [one for one in self.places if not one.ahead and not one.memory]
+        held = [(one.newest.note, one.name) for one in kept if one.newest is not None]
         if not held:
             return None
         note, name = max(held, key=lambda pair: pair[0].number)
@@ -84,6 +86,9 @@ def look(database: Database, audit: AuditSettings) -> Standing:
         place_of(anchor, ledger, public, 0 if near is None else near.number)
         for anchor in open_anchors(audit.anchors, ledger.ledger_id)
     ]
+    known = remembered(audit, ledger, public)
+    if known is not None:
+        places.append(Place(memory_name(audit, ledger.ledger_id), reads=True, newest=known, memory=True))
     compared = tuple(_compared(database, public, place) for place in places)
     return Standing(ledger, table.newest(database), compared)
 
@@ -160,7 +165,7 @@ def knows(database: Database, public: bytes, held: Signed) -> bool:
 def _compared(database: Database, public: bytes, place: Place) -> Place:
     if place.newest is None or knows(database, public, place.newest):
         return place
-    return Place(place.name, place.reads, place.newest, ahead=True)
+    return replace(place, ahead=True)
 
 
 def check(database: Database, audit: AuditSettings) -> Standing:
@@ -187,6 +192,24 @@ def older(name: str, newest: Newest | None, place: Place, held: Signed) -> str:
         "is not in it, and would be sent again. Bring back a newer database; or find out at the providers what was "
         "sent, and go on with: opledger audit acknowledge --reason …"
     )
+
+
+def memory_name(audit: AuditSettings, ledger_id: str) -> str:
+    """Return what people are told of that file."""
+    return f"{audit.verified(ledger_id)} (what was verified on this machine before)"
+
+
+def remembered(audit: AuditSettings, ledger: Ledger, public: bytes) -> Signed | None:
+    """Return the note up to which this user has verified the ledger here; None where no signed one can be read.
+
+    It is an anchor that costs nothing: who restores a backup with the anchor beside it does not restore this.
+    """
+    try:
+        held = readable(FileAnchor(audit.verified(ledger.ledger_id)).latest(0))
+    except StoreUnavailable:
+        return None  # it only saves time, and the next verification writes it anew
+    ours = [one for one in held if one.note.origin == ledger.origin and is_signed(one, public)]
+    return ours[-1] if ours else None
 
 
 def held_by(anchors: Sequence[Anchor], ledger: Ledger, public: bytes) -> list[Signed]:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from opledger.checkpoints.standing import memory_name
 from opledger.config import Settings
 from opledger.edges import anchors as places
 from opledger.edges import signing
@@ -37,8 +38,6 @@ __all__ = ["LISTED", "Asked", "Progress", "Verified", "run", "was_verified"]
 
 LARGE: Final = 300_000
 """Events up to which everything is verified, unless somebody asks for less."""
-
-HERE: Final = "of what was verified on this machine before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,11 @@ def run(
     asked = asked or Asked()
     store, settings = ledger.store, ledger.settings
     named = auditing.papers(store.database, auditing.NONE).ledger
-    folder = settings.audit.keys.parent / "verified"
-    memory = None if named is None else remembered(named[0], folder)
+    memory = None if named is None else remembered(settings.audit.verified(named[0]))
+    here = "" if named is None else memory_name(settings.audit, named[0])
     kept, unread = _kept(settings, _ledger_id(named, asked.key), asked.anchors)
     if memory is not None:
-        kept.append(Kept(HERE, [memory[0]]))
+        kept.append(Kept(here, [memory[0]]))
     since = asked.since
     if since is None and memory is not None and not asked.full:
         since = _since(ledger, memory[0], small=not asked.recent)
@@ -89,9 +88,9 @@ def run(
     if more:
         found = found.plus(more)
     if named is not None and found.complete and not found.count and found.upto is not None:
-        remember(named[0], found.upto, found.at, folder)
+        remember(settings.audit.verified(named[0]), found.upto, found.at)
     anchored = found.anchored
-    if anchored is not None and anchored[1] == HERE:
+    if anchored is not None and anchored[1] == here:
         anchored = None
     return replace(found, notes=(*found.notes, *unread, *archive.unread(ledger, asked.archives)), anchored=anchored)
 
@@ -99,7 +98,7 @@ def run(
 def was_verified(ledger: Reading) -> bool:
     """Tell whether this ledger was verified on this machine before, and what was seen then is still there."""
     named = auditing.papers(ledger.store.database, auditing.NONE).ledger
-    memory = None if named is None else remembered(named[0], ledger.settings.audit.keys.parent / "verified")
+    memory = None if named is None else remembered(ledger.settings.audit.verified(named[0]))
     return memory is not None and _since(ledger, memory[0], small=False) is not None
 
 
@@ -186,22 +185,17 @@ def _own_key(settings: Settings, ledger_id: str) -> bytes | None:
 # --- what was verified here before --------------------------------------------------------------------------------
 
 
-def remembered(ledger_id: str, folder: Path) -> tuple[str, datetime] | None:
+def remembered(path: Path) -> tuple[str, datetime] | None:
     """Return the note up to which this user verified everything here, and when; None where nothing can be read."""
     try:
-        document = json.loads(_mark(ledger_id, folder).read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         return str(document["note"]), from_rfc3339(document["at"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def remember(ledger_id: str, note: str, at: datetime, folder: Path) -> None:
-    """Keep that all up to this note holds. Best effort: it only saves time."""
-    path = _mark(ledger_id, folder)
+def remember(path: Path, note: str, at: datetime) -> None:
+    """Keep that all up to this note holds. Best effort: it saves time, and is one more anchor."""
     with contextlib.suppress(OpledgerError):
         private_folder(path.parent)
         atomic_write(path, json.dumps({"note": note, "at": to_rfc3339(at)}).encode())
-
-
-def _mark(ledger_id: str, folder: Path) -> Path:
-    return folder / f"{ledger_id}.json"

@@ -18,6 +18,7 @@ from opledger.checkpoints import givingup, report, standing
 from opledger.checkpoints.givingup import Forgotten
 from opledger.edges.clock import SystemClock
 from opledger.errors import ConfigWrong, IntegrityBroken, LeaseLost, Refused, StoreUnavailable, UsageError
+from opledger.ledger.audit import remember
 from opledger.rules import notes
 from opledger.rules.model import Actor, ActorKind
 from opledger.store import checkpoints as table
@@ -313,6 +314,35 @@ def test_the_anchor_that_knows_most_counts(world: World) -> None:
         acknowledged(old)
         look = standing.look(old.store.database, old.audit)
         assert [place.newest.note.number for place in look.places if place.newest is not None] == [6, 6]
+
+
+def test_what_was_verified_here_is_an_anchor_too(world: World) -> None:
+    """The anchor beside the file came back with the backup; what this user has verified did not, and counts."""
+    go_on(world)
+    anchor = world.anchor.path.read_bytes()
+    restore = backup(world)
+    go_on(world, 2)
+    newest = table.newest(world.store.database)
+    ledger = table.ledger(world.store.database)
+    assert newest is not None and ledger is not None
+    memory = world.audit.verified(ledger.ledger_id)
+    remember(memory, newest.note, newest.at)
+    with restore() as old:
+        old.anchor.path.write_bytes(anchor)
+        with pytest.raises(IntegrityBroken, match=r"what was verified on this machine before.* holds checkpoint 3"):
+            old.worker().start()
+        assert any(not line.ok and str(memory) in line.message for line in report.lines(old.store.database, old.audit))
+        assert [one.split(":")[0] for one in old.findings()] == ["ANCHOR_AHEAD None 3"]
+        one = acknowledged(old).acknowledged
+        assert (one.abandoned_from, one.abandoned_to) == (2, 3)
+        old.worker().start()
+        go_on(old)
+        assert old.findings() == []
+        assert old.kept() == [1, 4, 5]
+        found = old.anchored()
+        assert found is not None and found.anchor == str(old.anchor.path)  # it is no place outside
+        memory.write_text("{torn")
+        old.worker().start()
 
 
 def test_an_anchor_of_another_ledger_is_left_alone(world: World, tmp_path: Path) -> None:
