@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
@@ -15,7 +14,6 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
-import aiohttp.abc
 import httpx
 import httpx_aiohttp
 from yarl import URL
@@ -24,6 +22,7 @@ from opledger import __version__
 from opledger.edges import addresses, credentials
 from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
 from opledger.edges.clock import Clock
+from opledger.edges.connections import Guard, Kept
 from opledger.edges.failures import NotSent, Trail, words
 from opledger.edges.keys import Keys
 from opledger.edges.marks import Marks
@@ -315,14 +314,14 @@ class Http:
 
     def _session(self) -> aiohttp.ClientSession:
         return self._new_session(
-            aiohttp.TCPConnector(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
+            Kept(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
         )
 
     def _session_abroad(self) -> aiohttp.ClientSession:
         # A kept connection or a cached address would go round the check that another request needs.
         return self._new_session(
             aiohttp.TCPConnector(
-                ssl=self._tls, limit=self._most, resolver=_Guard(), use_dns_cache=False, force_close=True
+                ssl=self._tls, limit=self._most, resolver=Guard(), use_dns_cache=False, force_close=True
             )
         )
 
@@ -360,21 +359,3 @@ def _is_own(request: Request) -> bool:
 
 def _as_written(str_or_url: str | URL) -> URL:
     return URL(str(str_or_url), encoded=True)
-
-
-class _Guard(aiohttp.abc.AbstractResolver):
-    """Resolves names of foreign hosts, and refuses all of a host that has an address where it must not lead."""
-
-    def __init__(self) -> None:
-        self._system = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[aiohttp.abc.ResolveResult]:
-        found = await self._system.resolve(host, port, family)
-        if not {addresses.kind_of(entry["host"]) for entry in found} <= addresses.PERMITTED.get():
-            raise addresses.AddressRefused
-        return found
-
-    async def close(self) -> None:
-        await self._system.close()

@@ -324,6 +324,28 @@ async def test_a_kept_connection_that_dies_is_not_tried_again(http: Http, end: C
         assert (len(wire.arrived), wire.connections) == (2, 1)
 
 
+@pytest.mark.parametrize("turns", [0, 20])
+@pytest.mark.parametrize("stray", [reply(200, b'{"id": "another"}'), b"HTTP/1.1 2", b"\x00"])
+async def test_what_follows_an_answer_is_not_the_next_one(http: Http, stray: bytes, turns: int) -> None:
+    """A proxy that answers twice would have one job's answer read as another's; by itself aiohttp takes it so."""
+    talks: list[Talk] = []
+
+    async def answers(talk: Talk) -> None:
+        talks.append(talk)
+        await talk.send(reply(200, talk.request.target.encode()))
+
+    async with Wire(answers) as wire:
+        assert isinstance(await http.send(wire.request("/1")), Answer)
+        await talks[0].send(stray)
+        for _ in range(turns):
+            await asyncio.sleep(0)  # with turns it was read from the socket, without it was not
+        for target in ("/2", "/3"):
+            outcome = await http.send(wire.request(target))
+            assert isinstance(outcome, Answer)
+            assert outcome.body == target.encode()
+        assert wire.connections == 2
+
+
 @pytest.mark.parametrize("effectful", [True, False])
 async def test_cancelling_closes_the_connection(http: Http, effectful: bool) -> None:
     """A worker that stops must not leave calls open behind it."""
