@@ -26,10 +26,19 @@ _KEYS: Final = {
     "acknowledgement": ("abandoned_to",),
     "tombstone": ("operation_id",),
     "task_record": ("task", "seq"),
+    "answer": ("sha256",),
+    "contract": ("digest",),
 }
 """The tables that only grow, with their keys. They have no other unique index, through which REPLACE could reach."""
 
 APPEND_ONLY: Final = tuple(_KEYS)
+
+ONCE: Final = frozenset({"answer", "contract"})
+"""Of these the same row comes again and again, and the first one stays: SQLite passes a second one over unseen."""
+
+REVOKED: Final = tuple(table for table in APPEND_ONLY if table != "contract")
+"""What the owner on PostgreSQL gives up its right to change. For a row that a foreign key leads to, the server itself
+needs that right when it locks it; there the triggers must do."""
 
 RECORDS: Final = ("request", "operation")
 """What stands beside the journal and stays as long as it does; of a record, only the projection may change."""
@@ -68,6 +77,7 @@ def _sqlite_of(table: str) -> dict[str, str]:
     same = " AND ".join(f"{column} = NEW.{column}" for column in _KEYS[table])
     found = f"EXISTS (SELECT 1 FROM {table} WHERE "  # noqa: S608 - names of our own
     taken = f"{found}{same}) OR {found}rowid = NEW.rowid)"
+    again = "BEGIN SELECT RAISE(IGNORE); END" if table in ONCE else refuse
     archived = (
         " WHEN NOT EXISTS (SELECT 1 FROM tombstone WHERE operation_id = OLD.operation_id AND seq >= OLD.seq)"
         if table == "event"
@@ -76,7 +86,7 @@ def _sqlite_of(table: str) -> dict[str, str]:
     return {
         f"{table}_no_update": f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} {refuse}",
         f"{table}_no_delete": f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table}{archived} {refuse}",
-        f"{table}_no_replace": f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {taken} {refuse}",
+        f"{table}_no_replace": f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} WHEN {taken} {again}",
     }
 
 
@@ -169,8 +179,8 @@ POSTGRES: Final = (
     # ALWAYS: also in a session that pretends to be a replica.
     *(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}" for name, (table, _, _) in POSTGRES_TRIGGERS.items()),
     # The owner can grant itself these again, but not by accident. What may be archived it may delete: see the trigger.
-    *(f"REVOKE UPDATE, TRUNCATE ON {table} FROM PUBLIC, CURRENT_USER" for table in APPEND_ONLY),
-    *(f"REVOKE DELETE ON {table} FROM PUBLIC, CURRENT_USER" for table in APPEND_ONLY if table != "event"),
+    *(f"REVOKE UPDATE, TRUNCATE ON {table} FROM PUBLIC, CURRENT_USER" for table in REVOKED),
+    *(f"REVOKE DELETE ON {table} FROM PUBLIC, CURRENT_USER" for table in REVOKED if table != "event"),
     "GRANT DELETE ON event TO CURRENT_USER",  # an earlier version took it away
 )
 

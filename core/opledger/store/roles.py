@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from opledger.store.guards import APPEND_ONLY, POSTGRES_FUNCTIONS
+from opledger.store.guards import POSTGRES_FUNCTIONS, REVOKED
 from opledger.store.schema import VERSION_TABLE
 from opledger.store.tables import METADATA, OPERATION
 
@@ -84,7 +84,7 @@ def roles_sql(owner: str, worker: str, operator: str, reader: str) -> str:
     statements += [f"ALTER FUNCTION {name}() OWNER TO {owner_}" for name in POSTGRES_FUNCTIONS]
     statements += [
         f"REVOKE ALL ON {everything} FROM PUBLIC, {others}",
-        f"REVOKE UPDATE, DELETE, TRUNCATE ON {', '.join(APPEND_ONLY)} FROM {owner_}",
+        f"REVOKE UPDATE, DELETE, TRUNCATE ON {', '.join(REVOKED)} FROM {owner_}",
         f"GRANT SELECT ON {everything} TO {others}",
     ]
     for table in tables:

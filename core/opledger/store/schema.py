@@ -12,7 +12,7 @@ from opledger.store import guards
 from opledger.store.statements import Kind
 from opledger.store.task_tables import METADATA  # with the tables of tasks
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Every released schema, oldest first. The last one is what this program reads and writes."""
 
 CURRENT: Final = REVISIONS[-1]

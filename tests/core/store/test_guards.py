@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psycopg
@@ -63,6 +63,8 @@ FORBIDDEN = [
     "UPDATE operation SET request_fingerprint = 'x'",
     "UPDATE operation SET created_at = 0",
     "UPDATE contract SET source = ''",
+    "DELETE FROM contract",
+    "UPDATE answer SET body = ''",
     "DELETE FROM answer",
     "DROP TRIGGER event_no_update",
     "DROP TABLE event",
@@ -139,6 +141,37 @@ def test_the_other_papers_only_grow_too(ledger: Store, table: str, statement: st
         text = statement.format(table=table, column=names[1], row=OTHERS[table], columns=", ".join(names))
         with pytest.raises(sqlite3.IntegrityError, match=f"the journal only grows: no row of {table} can"):
             connection.execute(text)
+        assert connection.execute(f"SELECT rowid, * FROM {table}").fetchall() == before
+
+
+@pytest.mark.parametrize("table", ["answer", "contract"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE {table} SET {column} = {column}",
+        "UPDATE OR REPLACE {table} SET rowid = 77",
+        "DELETE FROM {table}",
+        "INSERT OR REPLACE INTO {table} SELECT {forged} FROM {table}",
+        "REPLACE INTO {table} (rowid, {columns}) SELECT rowid, {stranger} FROM {table}",
+        "INSERT OR IGNORE INTO {table} SELECT {forged} FROM {table}",
+        "INSERT INTO {table} SELECT {forged} FROM {table} WHERE true ON CONFLICT DO UPDATE SET {column} = 'forged'",
+    ],
+)
+def test_what_events_cite_only_grows_too(ledger: Store, table: str, statement: str) -> None:
+    """An answer and a contract come again and again: the first one stays, whatever stands in a later one."""
+    with closing(sqlite3.connect(ledger.database.name, isolation_level=None)) as connection:
+        if table == "answer":
+            connection.execute("INSERT INTO answer VALUES (x'00', 'text/plain', 1, 0, x'61')")
+        before = connection.execute(f"SELECT rowid, * FROM {table}").fetchall()
+        assert len(before) == 1
+        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        told = {
+            "columns": ", ".join(names),
+            "forged": ", ".join([names[0], *(["'forged'"] * (len(names) - 1))]),
+            "stranger": ", ".join(["'other'", *(["'forged'"] * (len(names) - 1))]),
+        }
+        with suppress(sqlite3.IntegrityError):
+            connection.execute(statement.format(table=table, column=names[1], **told))
         assert connection.execute(f"SELECT rowid, * FROM {table}").fetchall() == before
 
 
