@@ -31,12 +31,17 @@ def doctor(
     systemd: Annotated[
         str | None, typer.Option(metavar="UNIT", help="Print a systemd unit: worker or webhooks.", show_default=False)
     ] = None,
+    guards: Annotated[
+        bool, typer.Option("--guards", help="Make the guards of the journal anew, once you know who removed them.")
+    ] = False,
 ) -> int:
-    """Look at database, contracts, secrets, clocks and workers. Exit code 5: the database, 3: something else."""
+    """Look at database, contracts, secrets, clocks and workers. Exit code 5: the database, 4: its guards, 3: others."""
     from opledger.errors import UsageError
 
-    if roles and systemd is not None:
-        raise UsageError("--roles and --systemd exclude each other; give one of them")
+    if sum((roles, systemd is not None, guards)) > 1:
+        raise UsageError("--roles, --systemd and --guards exclude each other; give one of them")
+    if guards:
+        return _guards(run)
     if roles:
         return _roles(run, owner, worker, operator, reader)
     if systemd is not None:
@@ -55,6 +60,22 @@ def _roles(run: Run, *names: str) -> int:
     except ValueError as error:
         raise UsageError(f"{error}; choose another name") from error
     run.give({"sql": sql}, sql.splitlines)
+    return 0
+
+
+def _guards(run: Run) -> int:
+    from opledger.errors import Refused
+    from opledger.rules import human
+    from opledger.rules.model import ActorKind
+    from opledger.store.engine import restore_guards
+
+    settings = run.settings()
+    who = human.actor(settings.operator)
+    if who.kind is not ActorKind.HUMAN:
+        raise Refused(f"{who.name} is no person; only a person may say that it is known why the guards were gone")
+    were = restore_guards(settings.database)
+    told = f"the guards were made anew; wrong with them was: {', '.join(were)}" if were else "no guard was missing"
+    run.give({"restored": were}, lambda: [f"{told}. See what was changed meanwhile: opledger audit verify --full"])
     return 0
 
 

@@ -12,21 +12,24 @@ if TYPE_CHECKING:
     from opledger.ledger import Ledger
     from opledger.ledger.health import Check
 
-REFUSED, OUT_OF_REACH = 3, 5
+REFUSED, INTEGRITY, OUT_OF_REACH = 3, 4, 5
 
 
 def look(run: Run) -> int:
-    """Look at database, contracts, secrets, clocks and workers. Exit code 5: the database, 3: something else."""
-    from opledger.errors import StoreUnavailable
+    """Look at database, contracts, secrets, clocks and workers. Exit code 5: the database, 4: its guards, 3: others."""
+    from opledger.errors import IntegrityBroken, StoreUnavailable
     from opledger.ledger.health import Check
 
     settings = run.settings()
     try:
         with run.ledger() as ledger:
             found = [*ledger.doctor(), *_secrets(settings, ledger), _results(settings), *_files(settings)]
-        code = 0 if all(check.ok for check in found) else REFUSED
+        wrong = {check.name for check in found if not check.ok}
+        code = INTEGRITY if "guards" in wrong else REFUSED if wrong else 0
     except StoreUnavailable as error:
         found, code = [Check("database", False, error.message)], OUT_OF_REACH
+    except IntegrityBroken as error:
+        found, code = [Check("guards", False, error.message)], INTEGRITY
 
     def lines() -> Iterable[str]:
         from opledger.cli import text

@@ -10,7 +10,7 @@ from typing import Final
 
 from opledger import config
 from opledger.edges.sshkeys import read_signers
-from opledger.errors import ConfigWrong, StoreUnavailable
+from opledger.errors import ConfigWrong, IntegrityBroken, StoreUnavailable
 from opledger.rules.files.settings import notice_targets
 from opledger.rules.model import to_rfc3339
 from opledger.rules.webhooks import Kind
@@ -66,7 +66,7 @@ def _guards(store: Store) -> Iterator[Check]:
         return
     try:
         tried = store.database.self_test()
-    except StoreUnavailable as error:
+    except (StoreUnavailable, IntegrityBroken) as error:
         yield Check("guards", False, error.message)
         return
     told = f"{tried.count} forbidden statements were tried and refused"

@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable
+from opledger.errors import ConfigWrong, IntegrityBroken, OpledgerError, StoreUnavailable
 from opledger.store import guards, schema, selftest
 from opledger.store.postgres import PostgresServer, plain_url
 from opledger.store.selftest import Tried
@@ -39,8 +39,8 @@ def open_database(url: str, *, read_only: bool = False, create: bool = True) -> 
 
     `url` is ``sqlite:///relative``, ``sqlite:////absolute`` or ``postgresql://…``. With `create=False` nothing is
     made. A read-only database is only read, whatever its state.
-    Raises ConfigWrong for another kind of URL, StoreUnavailable where the database cannot be used, and SchemaMismatch
-    where another version of opledger made it.
+    Raises ConfigWrong for another kind of URL, StoreUnavailable where the database cannot be used, SchemaMismatch
+    where another version of opledger made it, and IntegrityBroken where its guards were removed or changed.
     """
     side = _side(url, read_only=read_only)
     side.prepare(create=create)
@@ -53,21 +53,28 @@ def open_database(url: str, *, read_only: bool = False, create: bool = True) -> 
     return database
 
 
-def restore_guards(url: str) -> None:
-    """Make the journal's guards anew, after somebody has found out why they were gone.
+def restore_guards(url: str) -> list[str]:
+    """Make the journal's guards anew, after somebody has found out why they were gone; what was wrong with them.
 
-    Needs the owner's login on PostgreSQL. Raises StoreUnavailable and ConfigWrong as `open_database` does.
+    Needs the owner's login on PostgreSQL. Raises StoreUnavailable and ConfigWrong as `open_database` does, and
+    IntegrityBroken where triggers or rules of somebody else are in the way, which are left for a person to remove.
     """
     side = _side(url, read_only=False)
     side.prepare(create=False)
     try:
-        schema.reinstall_guards(side)
+        were, left = schema.reinstall_guards(side)
     except DBAPIError as error:
         cause = error.orig or error
         trouble = side.diagnose(cause, None)
         if trouble is None:
             raise
         raise StoreUnavailable(trouble.sentence) from error
+    if left:
+        raise IntegrityBroken(
+            f"the guards of the journal in {side.name} were made anew, and {', '.join(left)}: remove that "
+            "with the tools of the database, as its owner"
+        )
+    return were
 
 
 def without_secrets(url: str) -> str | None:
@@ -128,7 +135,7 @@ class Database:
     def self_test(self) -> Tried:
         """Try what must not work on this database and with this login, without changing anything.
 
-        Raises StoreUnavailable where something of it works, or where it cannot be tried.
+        Raises IntegrityBroken where something of it works, StoreUnavailable where it cannot be tried.
         """
         with self._readable():
             self._check_guards()
@@ -136,7 +143,7 @@ class Database:
             tried = selftest.try_file(side) if isinstance(side, SqliteFile) else self._on_reader(selftest.try_server)
             if tried.open:
                 whom = "this program" if tried.login is None else f"the login {tried.login}"
-                raise StoreUnavailable(
+                raise IntegrityBroken(
                     f"the history in {self.name} is not safe from {whom}, which could run {'; '.join(tried.open[:3])} "
                     "(it was undone): find out who altered rights or guards; `opledger doctor --roles` prints the "
                     "rights that each login should have"
@@ -146,9 +153,10 @@ class Database:
     def _check_guards(self) -> None:
         gone = self._on_reader(lambda cursor: guards.missing(self.kind, cursor))
         if gone:
-            raise StoreUnavailable(
-                f"the guards of the journal in {self.name} were removed or changed ({', '.join(gone)}): "
-                "find out by whom, run `opledger audit verify`, then restore them (see the README)"
+            raise IntegrityBroken(
+                f"the guards of the journal in {self.name} were removed or changed ({', '.join(gone)}): find out by "
+                "whom, see with `opledger audit verify --full` what was changed meanwhile, then make them anew, with "
+                "the owner's login: opledger doctor --guards"
             )
 
     def _stale(self, cursor: Any, *, may_change: bool) -> bool:

@@ -104,11 +104,18 @@ def migrate(side: Any) -> None:
         engine.dispose()
 
 
-def reinstall_guards(side: Any) -> None:
-    """Make all guards anew, in one transaction."""
+def reinstall_guards(side: Any) -> tuple[list[str], list[str]]:
+    """Make all guards anew, in one transaction. Returns what was wrong before, and what of that is so still.
+
+    Raises SchemaMismatch for tables of another version: the upgrade makes all guards.
+    """
     engine = side.migrating()
     try:
         with engine.begin() as connection:
+            cursor = connection.connection.cursor()
+            check(version(side.kind, cursor, side.name), side.name, may_change=False)
+            were = guards.missing(side.kind, cursor)
             guards.install(side.kind, connection.exec_driver_sql)
+            return were, guards.missing(side.kind, cursor)
     finally:
         engine.dispose()

@@ -29,13 +29,29 @@ def test_guards_that_are_gone_are_named_and_nobody_starts(terminal: Terminal) ->
     database = Path(terminal.environ["OPLEDGER_DB"].removeprefix("sqlite:///"))
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("DROP TRIGGER event_no_delete")
+        connection.execute("CREATE TRIGGER quiet BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END")
     done = terminal("doctor", "--json")
-    assert done.code == 5
-    assert "event_no_delete" in done.json["checks"][0]["message"]
+    assert done.code == 4
+    (check,) = done.json["checks"]
+    assert check["name"] == "guards"
+    assert "event_no_delete" in check["message"]
+    assert check["message"].endswith("opledger doctor --guards")
     for command in (["worker", "--once"], ["webhooks", "serve", "--port", "0"]):
         refused = terminal.process(*command, "--json")
-        assert refused.code == 5
+        assert refused.code == 4
         assert "event_no_delete" in refused.error["message"]
+    # It only reads, so it can say what was changed before anything is mended.
+    assert terminal("audit", "verify", "--full", "--json").code == 0
+    again = terminal("doctor", "--guards", "--json")
+    assert again.code == 4
+    assert "quiet on event, which is none of ours: remove that" in again.error["message"]
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("DROP TRIGGER quiet")
+        connection.execute("DROP TRIGGER answer_no_replace")
+    assert terminal("doctor", "--guards", "--json").json == {"restored": ["answer_no_replace"]}
+    assert "no guard was missing" in terminal("doctor", "--guards").out
+    assert "guards" in checks(terminal)
+    assert terminal("doctor", "--guards", "--json", by="agent-7").code == 3
 
 
 @pytest.mark.parametrize("command", [["worker", "--once"], ["webhooks", "serve", "--port", "0"]])
@@ -46,7 +62,7 @@ def test_nobody_starts_where_history_can_be_rewritten(
     terminal.submit()
     monkeypatch.setattr("opledger.store.sqlite._authorize", lambda *_: sqlite3.SQLITE_OK)
     done = terminal(*command, "--json")
-    assert done.code == 5
+    assert done.code == 4
     assert "not safe from this program, which could run" in done.error["message"]
     ok, message = checks(terminal)["guards"]
     assert not ok

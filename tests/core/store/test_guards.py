@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from opledger.errors import StoreUnavailable
+from opledger.errors import IntegrityBroken, StoreUnavailable
 from opledger.store import Store, guards, open_database, restore_guards
 from opledger.store.statements import Tx
 from tests.core.store.making import CONTRACT, bound, opened
@@ -229,7 +229,7 @@ def test_a_ledger_without_its_guards_is_not_opened(ledger: Store, sqlite_url: st
     """Who removed a guard may have changed history; nothing is added on top before somebody has looked."""
     with closing(sqlite3.connect(ledger.database.name)) as connection:
         connection.execute(f"DROP TRIGGER {name}")
-    with pytest.raises(StoreUnavailable, match=name):
+    with pytest.raises(IntegrityBroken, match=name):
         open_database(sqlite_url)
     open_database(sqlite_url, read_only=True).close()  # an auditor must be able to look
 
@@ -239,7 +239,7 @@ def test_a_guard_that_was_made_harmless_is_missed(ledger: Store, sqlite_url: str
     with closing(sqlite3.connect(ledger.database.name)) as connection:
         connection.execute("DROP TRIGGER event_no_delete")
         connection.execute("CREATE TRIGGER event_no_delete BEFORE DELETE ON event BEGIN SELECT 1; END")
-    with pytest.raises(StoreUnavailable, match="event_no_delete"):
+    with pytest.raises(IntegrityBroken, match="event_no_delete"):
         open_database(sqlite_url)
 
 
@@ -247,7 +247,7 @@ def test_what_would_swallow_rows_is_seen(ledger: Store, sqlite_url: str) -> None
     """A trigger of somebody else that lets an insert succeed and do nothing: acknowledged, and nowhere."""
     with closing(sqlite3.connect(ledger.database.name)) as connection:
         connection.execute("CREATE TRIGGER quiet BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END")
-    with pytest.raises(StoreUnavailable, match="quiet on event, which is none of ours"):
+    with pytest.raises(IntegrityBroken, match="quiet on event, which is none of ours"):
         open_database(sqlite_url)
 
 
@@ -414,7 +414,7 @@ def test_a_server_without_its_guards_is_not_used(server_ledger: Store, postgres_
     """Each of these would leave the journal open; each is seen at the next start."""
     with admin(postgres_url) as session:
         session.execute(change)
-    with pytest.raises(StoreUnavailable, match="event_no_"):
+    with pytest.raises(IntegrityBroken, match="event_no_"):
         open_database(postgres_url)
     open_database(postgres_url, read_only=True).close()
 
@@ -453,7 +453,7 @@ def test_guards_can_be_restored(request: pytest.FixtureRequest, kind: str) -> No
     else:
         with admin(url) as session:
             session.execute("DROP TRIGGER event_no_change ON event")
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(IntegrityBroken):
         open_database(url)
     restore_guards(url)
     open_database(url).close()

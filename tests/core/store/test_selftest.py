@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from opledger.errors import StoreUnavailable
+from opledger.errors import IntegrityBroken
 from opledger.store import Store, guards, selftest, sqlite
 from opledger.store.roles import roles_sql
 from tests.core.store.making import CONTRACT, bound, opened
@@ -70,7 +70,7 @@ def test_a_connection_without_its_authorizer_is_noticed(file: Store, monkeypatch
     side = file.database.side
     tried = selftest.try_file(side)  # type: ignore[arg-type]
     assert tried.open == selftest.FILE
-    with pytest.raises(StoreUnavailable, match="not safe from this program, which could run PRAGMA writable_schema"):
+    with pytest.raises(IntegrityBroken, match="not safe from this program, which could run PRAGMA writable_schema"):
         file.database.self_test()
 
 
@@ -98,7 +98,7 @@ def test_one_right_too_many_is_noticed(file: Store, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sqlite, "_authorize", lax)
     went = selftest.try_file(file.database.side).open  # type: ignore[arg-type]
     assert any(one.startswith(right) and table in one.split() for one in went)
-    with pytest.raises(StoreUnavailable, match="not safe from this program"):
+    with pytest.raises(IntegrityBroken, match="not safe from this program"):
         file.database.self_test()
 
 
@@ -108,12 +108,12 @@ def test_a_trigger_that_does_not_hold_is_noticed(file: Store, name: str, monkeyp
     with closing(sqlite3.connect(file.database.name)) as connection:
         connection.execute(f"DROP TRIGGER {name}")
         before = connection.execute("SELECT * FROM event").fetchall()
-        with pytest.raises(StoreUnavailable, match=f"removed or changed .{name}"):
+        with pytest.raises(IntegrityBroken, match=f"removed or changed .{name}"):
             file.database.self_test()
         made, _, does = guards.SQLITE[name].partition(" ON event")
         connection.execute(f"{made} ON event WHEN false {does[does.index('BEGIN') :]}")
         monkeypatch.setattr(guards, "missing", lambda *_: [])
-        with pytest.raises(StoreUnavailable, match=r"could run (UPDATE|DELETE FROM) event"):
+        with pytest.raises(IntegrityBroken, match=r"could run (UPDATE|DELETE FROM) event"):
             file.database.self_test()
         assert connection.execute("SELECT * FROM event").fetchall() == before
 
@@ -184,7 +184,7 @@ def test_a_login_that_can_too_much_does_not_start(
             if said is None:
                 assert store.database.self_test().open == ()
             else:
-                with pytest.raises(StoreUnavailable, match=f"the login {WORKER}, which could run .*{said}"):
+                with pytest.raises(IntegrityBroken, match=f"the login {WORKER}, which could run .*{said}"):
                     store.database.self_test()
         finally:
             with admin(server) as session:
