@@ -18,6 +18,7 @@ from opledger.rules.model import FINAL_MEANS, Means, Operation
 from opledger.rules.pages import (
     CREDENTIALS,
     Page,
+    content_type,
     first_id,
     means_of,
     moment_of,
@@ -78,7 +79,9 @@ def read_page(
         why, pauses = refusal(outcome)
         again = outcome.answered_at if outcome.renewed else None
         return Reading(_inconclusive(strategy, why, facts, again), credentials=pauses)
-    if strategy.strategy == "get" and outcome.status in (404, 410):
+    # An error page is that of a gateway, maybe: it says nothing of our job, whatever its code.
+    page_of_html = not page.is_json and content_type(page) == "text/html"
+    if strategy.strategy == "get" and outcome.status in (404, 410) and not page_of_html:
         search.facts = facts
         return page
     if not page.ok or not page.is_json:

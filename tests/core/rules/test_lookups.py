@@ -364,6 +364,14 @@ def test_not_found_is_proof_after_the_settle_time(status: int) -> None:
     assert inconclusive(looked_up(weak, an_answer(None, status)).evidence).next_strategy
 
 
+@pytest.mark.parametrize("status", [404, 410])
+def test_an_error_page_is_no_proof_of_absence(status: int) -> None:
+    """A gateway whose route is missing for a minute answers so, and the job may run behind it."""
+    page = an_answer(b"<html>not found</html>", status, content_type="text/html; charset=utf-8")
+    assert inconclusive(looked_up(GET, page).evidence).absent is False
+    assert isinstance(looked_up(GET, an_answer({"code": 5}, status)).evidence, e.ProvenAbsent)
+
+
 @pytest.mark.parametrize("body", [{"job_id": None}, {}, [], "x", {"job_id": 1.5}])
 def test_a_get_that_finds_something_without_an_id_is_not_absence(body: Any) -> None:
     """Something stands under our id."""
