@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ClauseElement, ColumnElement, and_, bindparam, func, null, select, update
+from sqlalchemy import BigInteger, ClauseElement, ColumnElement, and_, bindparam, case, func, null, select, update
 
 from opledger.rules.model import State
 from opledger.store import encoding, rows
@@ -128,9 +128,11 @@ def _first_deadline(_: Tongue) -> ClauseElement:
 
 
 def _first_expiry(tongue: Tongue) -> ClauseElement:
+    """For each contract, when a lease of it ends that somebody may then take; and when, while it is paused."""
     # In the caller's time: how long the lease still lasts by the shared clock, from the caller's now.
-    ends = o.lease_expires_at - tongue.clock + NOW
-    return select(func.min(tongue.later(ends, o.next_action_at))).where(HELD)
+    due = tongue.later(o.lease_expires_at - tongue.clock + NOW, o.next_action_at)
+    overdue = case((o.deadline_at.is_not(None), tongue.later(due, o.deadline_at)))
+    return select(o.contract, func.min(due), func.min(overdue)).where(HELD).group_by(o.contract)
 
 
 # --- claiming ---------------------------------------------------------------------------------------------------
@@ -258,7 +260,9 @@ def _earliest(
             moments.append(first)
         elif (row := tx.one(_first_deadline, contract=contract, but=but)) is not None:
             moments.append(max(row))
-    (expiry,) = tx.all(_first_expiry, now=now)[0]
-    if expiry is not None:
-        moments.append(expiry)
+    for contract, expiry, overdue_at in tx.all(_first_expiry, now=now):
+        # A lease that ran out and may not be taken is no reason to look: that would be again and again, for nothing.
+        moment = overdue_at if contract in paused else expiry
+        if contract not in full and moment is not None:
+            moments.append(moment)
     return encoding.from_micros(min(moments)) if moments else None

@@ -318,6 +318,18 @@ def test_a_leased_operation_that_waits_is_looked_at_when_it_is_due(store: Store)
     assert store.next_due(after(60)) == after(7_000)
 
 
+def test_a_stale_lease_of_a_paused_provider_wakes_nobody_before_a_deadline(store: Store) -> None:
+    """Nobody may take it: a worker that looked all the same did so two thousand times a second."""
+    (operation,) = opened(store, due=after(-1))
+    claim(store)
+    expire(store, operation)
+    assert claim(store, paused={"reports"}) == []
+    assert store.next_due(after(60), paused={"reports"}) == operation.create_deadline
+    assert store.next_due(after(60), full={"reports"}) is None
+    store.pause_provider("reports", "ana", "their night", T0)
+    assert store.idle_horizon(after(60)) == operation.create_deadline
+
+
 def test_idle_means_that_nothing_happens_without_a_person(store: Store) -> None:
     """`worker --until-idle` waits for polls and deadlines, not for approvals."""
     assert store.idle_horizon() is None
