@@ -14,6 +14,7 @@
       LeaseLost          nobody: another worker acts for this operation now
       StoreUnavailable   the database cannot be reached, read or written
         SchemaMismatch     the database was made by another version of opledger
+        DatabaseReplaced   another file lies where the database was, or none: nothing is written to either
       IntegrityBroken    somebody: what is stored is not what was recorded
 
 Each error carries a ``code`` (a short word for programs) and a message of one sentence that says what is
@@ -111,6 +112,12 @@ class SchemaMismatch(StoreUnavailable):
     """The database was made by another version of opledger."""
 
     code: ClassVar[str] = "schema_mismatch"
+
+
+class DatabaseReplaced(StoreUnavailable):
+    """The file was removed or replaced while it was open. It does not pass by itself: whoever drives must stop."""
+
+    code: ClassVar[str] = "database_replaced"
 
 
 class IntegrityBroken(OpledgerError):

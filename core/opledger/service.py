@@ -128,7 +128,7 @@ async def serve(
     # The scheduler starts once the worker has its thread: the first await of `run` has set it up.
     await asyncio.sleep(0)
     scheduler.start()
-    sealing = None if checkpoints is None else _sealing(checkpoints)
+    sealing = None if checkpoints is None else _sealing(checkpoints, stop)
     try:
         await running
         if notices is not None and not stop.is_set():
@@ -140,6 +140,8 @@ async def serve(
         if checkpoints is not None and sealing is not None:
             sealing.cancel()
             await asyncio.to_thread(checkpoints.finish)
+    if checkpoints is not None and checkpoints.lost is not None:
+        raise checkpoints.lost
 
 
 async def _tell(notices: Notices) -> None:
@@ -149,8 +151,10 @@ async def _tell(notices: Notices) -> None:
         log.warning("no notices: %s", error)
 
 
-def _sealing(checkpoints: Checkpointer) -> asyncio.Task[None]:
+def _sealing(checkpoints: Checkpointer, stop: asyncio.Event) -> asyncio.Task[None]:
     """Write checkpoints as they become due, until it is cancelled. One that is under way then still comes to its end.
+
+    Stops the worker where the database has become older while it was used.
 
     No job of the scheduler: a checkpoint may take longer than the time between two looks.
     """
@@ -160,6 +164,9 @@ def _sealing(checkpoints: Checkpointer) -> asyncio.Task[None]:
             await asyncio.sleep(CHECKPOINTS.total_seconds())
             if checkpoints.due:
                 await asyncio.to_thread(checkpoints.run)
+            if checkpoints.lost is not None:
+                stop.set()
+                return
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

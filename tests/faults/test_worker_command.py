@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import signal
 
 import pytest
@@ -91,3 +92,24 @@ def test_until_idle_waits_for_polls_and_not_for_people(lab: Lab) -> None:
 def test_once_and_until_idle_exclude_each_other(lab: Lab) -> None:
     """Two wishes that contradict are a mistake of usage, told before anything is done."""
     assert lab.program("worker", "--once", "--until-idle").wait(PATIENCE) == 2
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_worker_whose_file_was_taken_away_stops(lab: Lab, how: str) -> None:
+    """SQLite would go on in a file that nobody can find again; another one in its place is another history."""
+    operation = lab.submit(_seconds=600)
+    program = lab.program("worker", "--name", "long")
+    lab.until_state(operation, State.ACCEPTED)
+    lab.present()
+    lab.ledger.close()
+    lab._ledger = None
+    path = lab.folder / "ledger.db"
+    shutil.copy(path, lab.folder / "copy.db")
+    path.rename(lab.folder / "away.db")
+    if how == "replaced":
+        (lab.folder / "copy.db").rename(path)
+    assert program.wait(PATIENCE) == 4
+    said = (lab.folder / "program-1.log").read_text()
+    assert f"was {how}" in said
+    assert "while it was open" in said
+    assert "Traceback" not in said

@@ -70,6 +70,8 @@ class Checkpointer:
         self._next = 0.0
         self._swept: float | None = None
         self._told: set[str] = set()
+        self._reached = 0  #: the highest number that this process has seen in the database
+        self.lost: IntegrityBroken | None = None  #: the database has fewer than that: it went back while it was used
 
     def start(self) -> None:
         """Refuse a database that is older than one of its anchors.
@@ -126,6 +128,7 @@ class Checkpointer:
         state = self._state
         while True:
             moved = checkpointing.moved(self._database, everything=everything)
+            self._check_grown(0 if moved.newest is None else moved.newest.number)
             if not moved.leaves:
                 break
             if state is None:
@@ -152,7 +155,19 @@ class Checkpointer:
         if not checkpointing.add(self._database, draft):
             return False
         self._trusted = draft.parsed.hash
+        self._reached = draft.parsed.note.number
         return True
+
+    def _check_grown(self, number: int) -> None:
+        """See that the database has not become older, as a backup does that is put under a running worker."""
+        if number < self._reached:
+            self.lost = IntegrityBroken(
+                f"the database {self._database.name} has become older while it was used: it ends at checkpoint "
+                f"{number} and had {self._reached}. Was a backup restored, or has a server taken over that lacks the "
+                "newest? What was sent since is not in it, and would be sent again: look, and start again"
+            )
+            raise self.lost
+        self._reached = number
 
     # --- anchoring ----------------------------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int, str | None], ...] = (
     (errors.ConfigWrong, REFUSED, None),
     (errors.LeaseLost, REFUSED, None),
     (errors.ProviderBroke, OUT_OF_REACH, None),
+    (errors.DatabaseReplaced, INTEGRITY, None),
     (errors.StoreUnavailable, OUT_OF_REACH, None),
     (errors.IntegrityBroken, INTEGRITY, None),
     (TimeoutError, TIMED_OUT, "timeout"),

@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.pool import NullPool, QueuePool
 
-from opledger.errors import StoreUnavailable
+from opledger.errors import DatabaseReplaced, StoreUnavailable
 from opledger.store import roles, trouble
 from opledger.store.statements import Kind
 from opledger.store.tables import METADATA
@@ -116,17 +116,25 @@ class SqliteFile:
         """Check that the path still leads to the file that was opened.
 
         SQLite would go on writing into a file that was removed or replaced, and acknowledge what nobody can find
-        again. Raises StoreUnavailable.
+        again. Raises DatabaseReplaced, or StoreUnavailable where its folder is away, which may pass.
         """
         try:
             status = self.path.stat()
         except OSError as error:
+            if self._identity is not None and isinstance(error, FileNotFoundError) and self.path.parent.is_dir():
+                raise DatabaseReplaced(
+                    f"the database {self.name} was removed or renamed while it was open; put that very file back "
+                    "(and what lies beside it, -wal and -shm), or a backup, and start again"
+                ) from error
             raise StoreUnavailable(f"the database {self.name} is gone; put it back or restart") from error
         identity = (status.st_dev, status.st_ino)
         if self._identity is None:
             self._identity = identity
         if self._identity != identity:
-            raise StoreUnavailable(f"the database {self.name} was replaced by another file; restart to use that one")
+            raise DatabaseReplaced(
+                f"the database {self.name} was replaced by another file while it was open; find out by whom, "
+                "bring back the right one, and start again"
+            )
 
     def _make(self) -> None:
         for folder in reversed([self.path.parent, *self.path.parent.parents]):

@@ -19,7 +19,7 @@ from opledger.edges.http import Http
 from opledger.edges.place import acting
 from opledger.edges.secrets import SecretResolver
 from opledger.edges.stores import ResultStore
-from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UnknownOperation
+from opledger.errors import ConfigWrong, DatabaseReplaced, OpledgerError, StoreUnavailable, UnknownOperation
 from opledger.rules.contract import Contract
 from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDelivered, ReadFailed
 from opledger.rules.model import Actor, ActorKind, Operation
@@ -89,7 +89,7 @@ class Worker:
         """Drive operations until told to stop, until nothing will become due without a person, or for one look.
 
         Raises StoreUnavailable where the database cannot be used at the start; once running, the worker sends
-        nothing while the database is away and goes on by itself when it is back.
+        nothing while the database is away and goes on by itself when it is back. Raises DatabaseReplaced at once.
         """
         self._stop = stop
         self._equip()
@@ -123,6 +123,8 @@ class Worker:
                     if until_idle and not self._drives and not found and await self._idle():
                         break
                     self._absence.over()
+                except DatabaseReplaced:
+                    raise
                 except StoreUnavailable as error:
                     found = 0
                     await self._absence.wait(error, stopping)

@@ -251,6 +251,25 @@ def test_the_same_backup_again(world: World) -> None:
         assert older.findings() == []
 
 
+def test_a_database_that_becomes_older_while_it_is_used(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A server that lacks the newest takes over, or a backup is put under a running worker: it must not go on."""
+    go_on(world)
+    restore = backup(world)
+    worker = world.worker()
+    for _ in range(2):
+        opened(world.store)
+        worker.run()
+    assert worker.lost is None
+    with restore() as old:
+        worker._database = old.store.database
+        opened(old.store)
+        worker.run()
+        assert worker.lost is not None
+        assert "has become older while it was used: it ends at checkpoint 1 and had 3" in worker.lost.message
+        assert worker.lost.message in caplog.text
+        assert old.newest() == 1  # nothing is signed on top of that
+
+
 def test_a_backup_from_before_the_first_checkpoint(world: World) -> None:
     """It has not even a name; its anchor has."""
     restore = backup(world)

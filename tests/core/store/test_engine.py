@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from opledger.errors import ConfigWrong, OpledgerError, SchemaMismatch, StoreUnavailable
+from opledger.errors import ConfigWrong, DatabaseReplaced, OpledgerError, SchemaMismatch, StoreUnavailable
 from opledger.store import Recorded, Store, open_database, sqlite
 from opledger.store.statements import Tx
 from tests.core.store.making import CONTRACT, T0, bound, claim, noted, opened, opening, operation_of, sent, write
@@ -303,7 +303,7 @@ def test_a_file_that_was_taken_away_is_not_written_to(ledger: Store, replaced: b
     if replaced:
         shutil.copy(path.with_suffix(".old"), path)
     for attempt in (lambda: ledger.record_many([write(operation, sent())]), lambda: ledger.get(operation.operation_id)):
-        with pytest.raises(StoreUnavailable, match="another file" if replaced else "is gone"):
+        with pytest.raises(DatabaseReplaced, match="another file" if replaced else "was removed or renamed"):
             attempt()
     path.with_suffix(".old").replace(path)
     assert operation_of(ledger.record_many([write(operation, sent())])[0]).version == 2
