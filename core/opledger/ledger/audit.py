@@ -32,6 +32,7 @@ from opledger.rules.auditlog import Kept
 from opledger.rules.journal import Finding
 from opledger.rules.model import from_rfc3339, to_rfc3339
 from opledger.rules.notes import NoteInvalid
+from opledger.rules.signers import AllowedSigners
 from opledger.store import auditing
 
 __all__ = ["LISTED", "Asked", "Progress", "Verified", "run", "was_verified"]
@@ -73,6 +74,7 @@ def run(
     if since is None and memory is not None and not asked.full:
         since = _since(ledger, memory[0], small=not asked.recent)
     make = partial(_checks, settings)
+    unread += _signers(settings)[1]
     found = verify(
         store,
         ledger.clock,
@@ -104,8 +106,16 @@ def was_verified(ledger: Reading) -> bool:
 
 def _checks(settings: Settings) -> list[Check]:
     """What else is looked at in every whole chain: the signatures under approvals."""
+    return [approval_signatures.check(_signers(settings)[0])]
+
+
+def _signers(settings: Settings) -> tuple[AllowedSigners | None, list[Finding]]:
+    """Whose keys count. Without the file that says so no signature can be judged; all else still can."""
     path = settings.audit.allowed_signers
-    return [approval_signatures.check(None if path is None else read_signers(path))]
+    try:
+        return None if path is None else read_signers(path), []
+    except ConfigWrong as error:
+        return None, [Finding("SIGNERS_UNREAD", None, None, f"no signature could be judged: {error.message}")]
 
 
 def _since(ledger: Reading, note: str, *, small: bool) -> int | None:

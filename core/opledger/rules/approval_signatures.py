@@ -116,7 +116,8 @@ def _look(
         )
     if signers is None:
         raise SignatureWrong(
-            "it is signed, and no [audit] allowed_signers is configured here, so nobody can say whose key that is"
+            "it is signed, and no [audit] allowed_signers is configured here, or none that can be read, so nobody can "
+            "say whose key that is"
         )
     statement = Statement(
         operation_id,

@@ -130,6 +130,12 @@ def test_verify_checks_the_signatures(terminal: Terminal, key: Path) -> None:
     assert [(one["kind"], one["operation_id"], one["seq"]) for one in found.json["findings"]] == [
         ("SIGNATURE", name, 2)
     ]
+    (terminal.root / "allowed").unlink()  # who removes it to hide a signature hides nothing
+    gone = terminal.process("audit", "verify", "--json")
+    assert gone.code == 4
+    assert [(one["kind"], one["seq"]) for one in gone.json["findings"]] == [("SIGNATURE", 2)]
+    (unread,) = [one["message"] for one in gone.json["notes"] if one["kind"] == "SIGNERS_UNREAD"]
+    assert "cannot be read: No such file" in unread
     terminal.settings("")
     unjudged = terminal.process("audit", "verify", "--json")
     assert [one["kind"] for one in unjudged.json["findings"]] == ["SIGNATURE"]
