@@ -138,7 +138,7 @@ class Stage:
     def __init__(self, folder: Path, url: str, sim: SimThread, clock: HandClock, loop: Loop) -> None:
         self.folder, self.url, self.sim, self.clock, self.loop = folder, url, sim, clock, loop
         self.contracts = folder / "contracts"
-        self.contracts.mkdir()
+        self.contracts.mkdir(exist_ok=True)
         self.secrets: dict[str, str] = {}  #: more variables that the worker finds secrets in
         self._policies = ""
         self._ledger: Ledger | None = None

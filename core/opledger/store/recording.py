@@ -234,9 +234,13 @@ def _apply(write: Write, seat: Seat, taken: dict[JobKey, str], batch: Batch) -> 
                 "ask the provider which it is",
                 other,
             )
-    released = seat.released or (write.release and write.fence is not None)
+    plan = write.plan(after)
+    # What has ended and has nothing planned is never taken over, so that a lease would stay on it for ever where its
+    # holder dies now, or is dead already.
+    over = after.state.terminal and plan is None
+    released = seat.released or over or (write.release and write.fence is not None)
     lease = None if released else seat.lease
-    sealed, event = seal(before, after, entry, write.plan(after), lease)
+    sealed, event = seal(before, after, entry, plan, lease)
     try:
         columns, values = rows.changes(before, sealed)
     except ValueError as error:

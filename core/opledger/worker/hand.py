@@ -149,7 +149,7 @@ class Hand:
             await self._declined(outcome, write)
         assert isinstance(outcome, Recorded)
         self.op = outcome.operation
-        self.released = self.released or write.release
+        self.released = self.released or self.op.lease is None
         self.shop.planned(self.op)
         return self.op
 

@@ -1,0 +1,12 @@
+"""All stories by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.crashes.core import CORE
+from tests.crashes.creating import CREATING
+from tests.crashes.life import Story
+from tests.crashes.others import OTHERS
+
+STORIES: Final[dict[str, Story]] = {story.name: story for story in (*CORE, *CREATING, *OTHERS)}
