@@ -6,20 +6,38 @@ import asyncio
 import functools
 import select
 import socket
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import aiohttp.abc
+from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError, RawResponseMessage
 
 from opledger.edges import addresses
+
+MOST_INTERIM: Final = 100
+"""Most answers of status 1xx that may come before the answer (RFC 9110 §15.2); an honest server sends a few."""
 
 
 class _Handler(ResponseHandler):
     """One connection, which is not used again once something has come while nobody waited for it."""
 
     idle = False
+    interim = 0  #: how many 1xx came since the last answer
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Take one answer. Interim ones tell us nothing: aiohttp would keep any number of them for its reader."""
+        if not 100 <= data[0].code < 200 or data[0].code == 101:
+            self.interim = 0
+            super().feed_data(data, size)
+            return
+        self.interim += 1
+        if self.interim == MOST_INTERIM:
+            if self.transport is not None:
+                self.transport.abort()
+            self.set_exception(HttpProcessingError(message="too many interim answers"))
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, asked for or not; none where aiohttp itself wants what it has to be read on."""
@@ -32,7 +50,7 @@ def _new_handler(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
     return _Handler(loop)
 
 
-class Kept(aiohttp.TCPConnector):
+class Connector(aiohttp.TCPConnector):
     """Keeps connections, and uses one again only where nothing has come since its last answer.
 
     By itself aiohttp takes bytes that follow an answer, or a second answer, for the answer to the next request, which

@@ -22,7 +22,7 @@ from opledger import __version__
 from opledger.edges import addresses, credentials
 from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
 from opledger.edges.clock import Clock
-from opledger.edges.connections import Guard, Kept
+from opledger.edges.connections import Connector, Guard
 from opledger.edges.failures import NotSent, Trail, words
 from opledger.edges.keys import Keys
 from opledger.edges.marks import Marks
@@ -314,15 +314,13 @@ class Http:
 
     def _session(self) -> aiohttp.ClientSession:
         return self._new_session(
-            Kept(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
+            Connector(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
         )
 
     def _session_abroad(self) -> aiohttp.ClientSession:
         # A kept connection or a cached address would go round the check that another request needs.
         return self._new_session(
-            aiohttp.TCPConnector(
-                ssl=self._tls, limit=self._most, resolver=Guard(), use_dns_cache=False, force_close=True
-            )
+            Connector(ssl=self._tls, limit=self._most, resolver=Guard(), use_dns_cache=False, force_close=True)
         )
 
     def _new_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

@@ -346,6 +346,21 @@ async def test_what_follows_an_answer_is_not_the_next_one(http: Http, stray: byt
         assert wire.connections == 2
 
 
+async def test_a_few_interim_answers_are_skipped_and_a_storm_of_them_is_no_answer(http: Http) -> None:
+    """They cost the sender nothing, and aiohttp would keep them all: 150 MiB, and ten seconds for nobody else."""
+    hint = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+
+    async def storm(talk: Talk) -> bool:
+        await talk.send(hint * int(talk.request.target[1:]) + reply())
+        return True
+
+    async with Wire(storm) as wire:
+        for _ in range(2):
+            assert isinstance(await http.send(wire.request("/60")), Answer)
+        outcome = await http.send(wire.request("/5000"))
+        assert outcome == Failure(Fate.LOST, "the answer is broken HTTP, or was cut (ClientResponseError)")
+
+
 @pytest.mark.parametrize("effectful", [True, False])
 async def test_cancelling_closes_the_connection(http: Http, effectful: bool) -> None:
     """A worker that stops must not leave calls open behind it."""
