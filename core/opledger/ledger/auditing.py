@@ -14,6 +14,7 @@ from opledger.rules import audit, tree
 from opledger.rules import evidence as e
 from opledger.rules.audit import Check, Leaf, Raw, Scanner
 from opledger.rules.files.contract import digest_of
+from opledger.rules.fingerprint import fingerprint
 from opledger.rules.journal import Finding
 from opledger.rules.model import Operation
 from opledger.rules.tombstones import Tombstone
@@ -251,7 +252,19 @@ def _request(row: Raw | None, submitted: e.Submitted) -> str | None:
         )
         if value != right
     ]
+    if not wrong and _fingerprint(row, submitted.contract) != submitted.fingerprint:
+        wrong = ["what it was asked by, of which the fingerprint is made"]
     return f"the stored request is not the one that was submitted: {', '.join(wrong)}" if wrong else None
+
+
+def _fingerprint(row: Raw, contract: str) -> str | None:
+    """Make the fingerprint again, as before every send. None where something stands there that no request has."""
+    _, method, url, _, _, body, asked, template = row
+    try:
+        by = (body if asked is None else asked) or None
+        return fingerprint(contract, method, url if template is None else template, by)
+    except (TypeError, ValueError, AttributeError):
+        return None
 
 
 # --- what the journal cites by its hash ---------------------------------------------------------------------------

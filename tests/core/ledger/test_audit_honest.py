@@ -19,15 +19,18 @@ from opledger.errors import IllegalTransition
 from opledger.ledger.auditing import look
 from opledger.rules import evidence as e
 from opledger.rules.audit import Leaf, sha256_of
+from opledger.rules.fingerprint import fingerprint
 from opledger.rules.model import Action, Actor, ActorKind, Choice, Means, Operation, Plan, StoredResult
 from opledger.rules.projection import Entry, project
 from opledger.store import rows
 from opledger.store.auditing import Slice
 from opledger.store.recording import seal
-from tests.support.records import FINGERPRINT, T0, a_permit, a_submission
+from tests.support.records import T0, a_permit, a_submission
 
 HISTORIES = int(os.environ.get("HISTORIES", "1500"))
 BODY = b'{"rows":5}'
+URL = "https://api.example.com/v1/reports"
+FINGERPRINT = fingerprint("reports", "POST", URL, BODY)
 MEANS, CHOICES = list(Means), list(Choice)
 RESULT = StoredResult("file:///r", 3, "0" * 64, "text/csv", validated=True)
 WORDS = (
@@ -100,6 +103,7 @@ def history(luck: random.Random, words: Sequence[str]) -> tuple[Operation, list[
     name = f"op_{luck.randrange(10**20):026d}"
     first = a_submission(
         body_sha256=sha256_of(BODY),
+        fingerprint=FINGERPRINT,
         approvals_needed=luck.randrange(2),
         tags={"z": luck.choice(words), "a": "b"},
         expectation=luck.choice(words) or None,
@@ -139,10 +143,7 @@ def looked_at(luck: random.Random, histories: list[tuple[Operation, list[tuple[A
         Slice(
             [rows.new_row(replace(record, lease=None)) for record, _ in histories],
             [event for _, events in histories for event in events],
-            [
-                (record.operation_id, "POST", "https://api.example.com/v1/reports", "[]", None, BODY, None, None)
-                for record, _ in histories
-            ],
+            [(record.operation_id, "POST", URL, "[]", None, BODY, None, None) for record, _ in histories],
             [],
         ),
         leaves,

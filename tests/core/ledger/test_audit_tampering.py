@@ -266,6 +266,11 @@ def test_a_request_that_is_not_what_was_submitted(victim: Victim) -> None:
             values = [b"{}"] if "?" in change else []
             victim.run(f"UPDATE request SET {change} WHERE operation_id = ?", *values, victim.ids["a"])
             assert both(victim) == {("PROJECTION", victim.ids["a"], 1)}
+    for change in ("asked = ?", "fingerprint_url = 'https://api.example.com/other'"):  # an export has neither
+        with victim.restored():
+            values = [b'{"rows":77}'] if "?" in change else []
+            victim.run(f"UPDATE request SET {change} WHERE operation_id = ?", *values, victim.ids["a"])
+            assert victim.product() == {("PROJECTION", victim.ids["a"], 1)}, change
     victim.run("DELETE FROM request WHERE operation_id = ?", victim.ids["a"])
     assert both(victim) == {("PROJECTION", victim.ids["a"], 1)}
 

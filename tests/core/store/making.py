@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 from opledger.rules import evidence as e
 from opledger.rules import journal
 from opledger.rules.contract import Contract, Create
+from opledger.rules.fingerprint import fingerprint
 from opledger.rules.model import Action, Actor, ActorKind, Means, Operation, Plan, StoredRequest
 from opledger.rules.projection import project
 from opledger.rules.values import Template
@@ -51,11 +51,11 @@ def no_plan(_: Operation) -> None:
 
 def submitted(number: int, **changes: Any) -> e.Submitted:
     """The first event of operation `number`."""
-    fingerprint = "sha256:" + hashlib.sha256(str(number).encode()).hexdigest()
+    asked = request(number)
     values: dict[str, Any] = {
         "contract": "reports",
         "contract_digest": CONTRACT.digest,
-        "fingerprint": fingerprint,
+        "fingerprint": fingerprint(changes.get("contract", "reports"), asked.method, asked.url, asked.body),
         "token": f"idem_{number}",
         "trace_id": f"{number:032x}",
         "requested_by": "agent-7",
