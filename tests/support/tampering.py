@@ -173,7 +173,8 @@ class Victim:
 
     def verified(self, **asked: Any) -> Verified:
         """What the product says."""
-        return audit.run(self.ledger, Asked(full=True, key=asked.pop("key", self.key), **asked))
+        asked = {"full": True, "key": self.key, **asked}
+        return audit.run(self.ledger, Asked(**asked))
 
     def product(self, **asked: Any) -> Found:
         """Kind, operation and seq of everything that the product finds."""

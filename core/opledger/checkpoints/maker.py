@@ -36,7 +36,7 @@ SHARE: Final = 50.0
 """How many times as long as a checkpoint took none is written: where much happens, they take 2 % of the time."""
 
 SWEEP: Final = 300.0
-"""Seconds after which PostgreSQL is asked for all heads that moved, whenever that was."""
+"""Seconds after which the database is asked for all heads that moved, whenever that was."""
 
 
 @dataclass(slots=True)

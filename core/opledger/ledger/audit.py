@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -33,7 +33,7 @@ from opledger.rules.journal import Finding
 from opledger.rules.model import from_rfc3339, to_rfc3339
 from opledger.rules.notes import NoteInvalid
 from opledger.rules.signers import AllowedSigners
-from opledger.store import auditing
+from opledger.store import Store, auditing
 
 __all__ = ["LISTED", "Asked", "Progress", "Verified", "run", "was_verified"]
 
@@ -86,7 +86,7 @@ def run(
         told=told,
         stop=stop,
     )
-    more = list(archive.verify(ledger, asked.archives))
+    more = [*archive.verify(ledger, asked.archives), *_astray(store, found)]
     if more:
         found = found.plus(more)
     if named is not None and found.complete and not found.count and found.upto is not None:
@@ -95,6 +95,17 @@ def run(
     if anchored is not None and anchored[1] == here:
         anchored = None
     return replace(found, notes=(*found.notes, *unread, *archive.unread(ledger, asked.archives)), anchored=anchored)
+
+
+def _astray(store: Store, found: Verified) -> Iterator[Finding]:
+    """What would keep the checkpointer from signing new events: only told where leaves and checkpoints hold themselves."""
+    broken = any(kind.startswith(("CHECKPOINT", "ANCHOR", "FORK")) for kind, _ in found.kinds)
+    if broken or not found.complete or found.since is not None:
+        return
+    for name, seq in auditing.astray(store.database):
+        words = f"the checkpointer is told that a leaf holds event {seq!r:.40} of it, and none does: what comes up to there"
+        id_, number = name if isinstance(name, str) else None, seq if type(seq) is int else None
+        yield Finding("PROJECTION", id_, number, f"{words} would stay unsigned; delete its row of the table anchored")
 
 
 def was_verified(ledger: Reading) -> bool:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import BigInteger, ClauseElement, ColumnElement, LargeBinary, Table, Text, bindparam, func, select
+from sqlalchemy import BigInteger, ClauseElement, ColumnElement, LargeBinary, Table, Text, and_, bindparam, func, select
 
 from opledger.errors import StoreUnavailable
 from opledger.rules.audit import Leaf
 from opledger.rules.auditlog import Acknowledgement, Checkpoint
 from opledger.rules.tombstones import Tombstone
+from opledger.rules.tree import HEAD
 from opledger.store.engine import Database, Work
 from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import (
@@ -268,18 +269,36 @@ def archives(database: Database) -> list[tuple[Any, Any, int]]:
     return [(row[0], row[1], int(row[2])) for row in _tolerant(database, lambda tx: tx.all(_archives))]
 
 
+_IS_LEAF: Final = and_(
+    LEAF.c.number == ANCHORED.c.leaf, LEAF.c.operation_id == ANCHORED.c.operation_id, LEAF.c.kind == HEAD
+)
+"""Where `anchored` points to a leaf of its own operation: then that leaf counts, and never what is said beside it."""
+
+
 def _moved(_: Tongue) -> ClauseElement:
-    seen = OPERATION.outerjoin(ANCHORED, ANCHORED.c.operation_id == OPERATION.c.operation_id)
-    newer = OPERATION.c.head_seq > func.coalesce(ANCHORED.c.seq, 0)
+    seen = OPERATION.outerjoin(ANCHORED, ANCHORED.c.operation_id == OPERATION.c.operation_id).outerjoin(LEAF, _IS_LEAF)
+    newer = OPERATION.c.head_seq > func.coalesce(LEAF.c.seq, 0)
     return select(OPERATION.c.operation_id).select_from(seen).where(newer)
 
 
 def _anchored(tongue: Tongue) -> ClauseElement:
-    return select(ANCHORED.c.operation_id, ANCHORED.c.seq).where(tongue.among(ANCHORED.c.operation_id, "ids"))
+    seen = select(ANCHORED.c.operation_id, LEAF.c.seq).select_from(ANCHORED.join(LEAF, _IS_LEAF))
+    return seen.where(tongue.among(ANCHORED.c.operation_id, "ids"))
+
+
+def _astray(_: Tongue) -> ClauseElement:
+    seen = ANCHORED.outerjoin(LEAF, and_(_IS_LEAF, LEAF.c.seq == ANCHORED.c.seq))
+    id_ = ANCHORED.c.operation_id
+    return select(id_, ANCHORED.c.seq).select_from(seen).where(LEAF.c.number.is_(None)).order_by(id_).limit(1_000)
+
+
+def astray(database: Database) -> list[Raw]:
+    """Of which operations the checkpointer would believe that they are anchored up to an event, and no leaf says so."""
+    return _tolerant(database, lambda tx: tx.all(_astray))
 
 
 def anchored(database: Database, ids: Sequence[str]) -> dict[str, int]:
-    """How far the checkpointer says that these operations are in a checkpoint; nothing is to be trusted to that."""
+    """Up to which event the newest known leaf of each of these operations goes; those that have none are left out."""
     return dict(database.read(lambda tx: tx.all(_anchored, ids=database.tongue.several(ids))))
 
 

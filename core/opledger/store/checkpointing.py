@@ -4,8 +4,8 @@ What moved is read outside of the writing transaction, which then only adds rows
 checkpointer could come: the number of the newest checkpoint is compared again before anything is written.
 
 SQLite numbers its journal rows in the order of their commits, so what is behind the last number seen has moved. On
-PostgreSQL an event may become visible after a later one: there the last seconds are looked at again each time, and
-every operation now and then (`everything`), so that nothing is left out for good.
+PostgreSQL an event may become visible after a later one: there the last seconds are looked at again each time. On both
+every operation is looked at now and then (`everything`), so that nothing is left out for good, whatever a mark says.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _moved(tx: Tx, *, everything: bool, most: int) -> Moved:
     since = _EVER if everything or last is None else to_micros(last.at) - ARCHIVED_LATE
     graves = [Tombstone(*row) for row in tx.all(_buried, since=since, most=most)]
     if tx.tongue.kind == "sqlite":
-        heads = _rows(tx, found, sweep=bool(graves), most=most)
+        heads = _rows(tx, found, sweep=everything or bool(graves), most=most)
     else:
         heads = _times(tx, found, everything=everything or bool(graves), most=most)
     ids = tx.tongue.several([*heads, *(one.operation_id for one in graves)])

@@ -358,6 +358,18 @@ def past_the_guards(world: World, statement: str) -> None:
             connection.execute(sql)
 
 
+def test_a_mark_that_was_changed_hides_nothing_for_good(world: World) -> None:
+    """No note holds it: whoever may write to the table could say that the last rows of the journal were seen."""
+    opened(world.store)
+    world.worker().run()
+    opened(world.store)
+    last = "(SELECT max(rowid) FROM event)" if world.url.startswith("sqlite") else "9000000000000000000"
+    past_the_guards(world, f"UPDATE checkpoint SET mark = {last}")
+    world.worker().run()  # as every five minutes, and when a worker ends
+    assert [signed.note.size for signed in world.notes()] == [1, 2]
+    assert world.findings() == []
+
+
 # --- packets ------------------------------------------------------------------------------------------------------
 
 

@@ -501,6 +501,38 @@ def test_an_acknowledgement_that_nobody_signed_hides_nothing(victim: Victim, tmp
     assert victim.product(anchors=[path]) == expected == victim.script(f"--anchor={path}")
 
 
+FORGED = (
+    "UPDATE anchored SET seq = 1000000",
+    "UPDATE anchored SET leaf = 1000000",
+    "UPDATE anchored SET seq = 1000000, leaf = (SELECT max(number) FROM leaf)",
+    "UPDATE anchored SET seq = 0, leaf = 0",
+    "UPDATE anchored SET seq = -5, leaf = -5",
+    "DELETE FROM anchored",
+    "UPDATE checkpoint SET mark = 1000000",
+    "UPDATE checkpoint SET mark = -7",
+    "UPDATE checkpoint SET mark = 9223372036854775807",
+)
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_what_only_the_checkpointer_goes_by_hides_nothing(victim: Victim, forged: str) -> None:
+    """A worker's role may write it: all is found as without, also of what came since a checkpoint only."""
+    seq = len(victim.chain("a"))
+    tamper = "UPDATE event SET actor = 'eve' WHERE operation_id = ? AND seq = ?", victim.ids["a"], seq
+    for asked in ({}, {"since": 2, "full": False}):
+        with victim.restored():
+            victim.run(forged)
+            alone = victim.product(**asked)
+            assert {one[0] for one in alone} <= {"PROJECTION"}
+            assert victim.script() == set()
+            assert victim.run(*tamper) == 1
+            assert victim.product(**asked) == {*alone, ("COLUMN", victim.ids["a"], seq)}
+    with victim.restored():
+        victim.run(forged)
+        astray = "anchored" in forged and "DELETE" not in forged
+        assert (kinds(victim.product()) == {"PROJECTION"}) == astray
+
+
 # --- anchors ------------------------------------------------------------------------------------------------------
 
 
