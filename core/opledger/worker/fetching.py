@@ -304,7 +304,8 @@ def _redirect(way: _Way, outcome: Outcome) -> Request | None:
 async def _found(way: _Way, download: Download, call_id: str) -> Fetched | None:
     """Judge a file that is here. Returns None where its checksum is wrong, once: that looks like a broken transfer."""
     checker, outcomes = way.checkers[-1]
-    verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
+    async with way.attempt.drive.shop.parsing:
+        verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
     if verdict.checksum_failed and not way.checked_again and not way.attempt.single_use:
         way.checked_again = True
         await asyncio.to_thread(Path(download.path).unlink, missing_ok=True)

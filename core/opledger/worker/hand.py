@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -69,6 +69,8 @@ class Workshop:
     planned: Callable[[Operation], None]
     fared: Callable[[Contract, e.Evidence], Awaitable[None]]
     leaving: Callable[[], bool]
+    #: One document is taken apart at a time: several threads take no less time for it, and each takes memory.
+    parsing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     def actor(self, evidence: e.Evidence) -> Actor:
         """Return who the journal says it was: an approval that nobody gave in time is refused by a policy's word."""
