@@ -14,6 +14,7 @@ from opledger.rules import evidence as e
 from opledger.rules.answers import CLOCK_SKEW, Reading
 from opledger.rules.calls import Answer, Failure
 from opledger.rules.contract import Contract, Strategy
+from opledger.rules.files.checks import compares_reference
 from opledger.rules.model import FINAL_MEANS, Means, Operation
 from opledger.rules.pages import (
     CREDENTIALS,
@@ -52,6 +53,7 @@ class Search:
     matches: list[Match] = field(default_factory=list)
     items: int = 0
     too_old: int = 0
+    aged: int = 0  #: of these, items that name our own reference: theirs cannot be, unless a clock is wrong
     nameless: int = 0  #: items that are ours and have no usable job id
     unread: int = 0  #: items on which the match could not be evaluated: they may be ours
     pages: int = 0
@@ -106,6 +108,7 @@ def _gather(page: Page, search: Search) -> bool:
         made = moment_of(_of(strategy.item_created_at, item), strategy.created_at_unit)
         if made is not None and op.first_sent_at is not None and made < op.first_sent_at - CLOCK_SKEW:
             search.too_old += 1
+            search.aged += compares_reference(strategy.match) != set() and _matches(page, search, item)
         elif _matches(page, search, item):
             _take(page, search, item)
     return True
@@ -177,6 +180,12 @@ def _doubt(search: Search) -> str | None:
         return f"{search.nameless} items are ours and have no usable job id"
     if search.matches:
         return None
+    if search.aged:
+        # Never adopted; but a clock that was set ahead made our own job look as old, and absent (I28).
+        return (
+            f"{search.aged} items name our own reference and were made before our first send, by the provider's clock: "
+            "another job's, or one of the clocks is wrong"
+        )
     if search.unread:
         return f"{search.unread} items could not be compared with our reference; they may be ours"
     if search.strategy.strategy == "get" and search.items:

@@ -18,6 +18,7 @@ from opledger.rules.contract import Contract, Strategy
 from opledger.rules.lookups import Search, conclude, read_page
 from opledger.rules.model import Operation, State, to_rfc3339
 from opledger.rules.pages import Page
+from opledger.rules.values import Condition
 from tests.support.contracts import GET, LIST, SINGLETON, a_contract, when, with_limits
 from tests.support.records import OPERATION_ID, T0, a_record, seconds
 
@@ -171,8 +172,22 @@ def test_two_jobs_on_two_pages_are_two_jobs() -> None:
 def test_a_job_older_than_our_first_send_is_never_ours(made: datetime, ours: bool) -> None:
     """Two minutes are granted to a clock that is wrong, and not a microsecond more."""
     found = listed(item(created_at=to_rfc3339(made)))
-    assert isinstance(found, e.Accepted if ours else e.ProvenAbsent)
+    assert isinstance(found, e.Accepted if ours else e.Inconclusive)
     assert timedelta(minutes=2) == CLOCK_SKEW
+
+
+def test_an_old_job_under_our_own_reference_is_no_proof_that_there_is_none() -> None:
+    """A clock that had leapt ahead made our own job look old: it ran on, and its operation was said to be nowhere."""
+    found = listed(item(created_at=to_rfc3339(T0 - timedelta(minutes=15))), now=SETTLED)
+    assert isinstance(found, e.Inconclusive)
+    assert "one of the clocks is wrong" in found.why
+
+
+def test_an_old_job_that_only_looks_like_ours_is_somebody_elses() -> None:
+    """Where the match names nothing of ours, the same request of last year matches too."""
+    alike = replace(LIST, match=Condition.parse('item.state == "running"', frozenset({"item"})))
+    found = listed(item(created_at="2025-01-01T00:00:00Z"), now=SETTLED, strategy=alike)
+    assert isinstance(found, e.ProvenAbsent)
 
 
 def test_an_old_job_does_not_make_two() -> None:
@@ -193,7 +208,7 @@ def test_units_of_the_stamp() -> None:
     old, new = T0 - timedelta(hours=1), T0 + seconds(1)
     for how, scale in ((replace(LIST, created_at_unit="s"), 1), (replace(LIST, created_at_unit="ms"), 1000)):
         assert isinstance(listed(item(created_at=int(new.timestamp()) * scale), strategy=how), e.Accepted)
-        assert isinstance(listed(item(created_at=int(old.timestamp()) * scale), strategy=how), e.ProvenAbsent)
+        assert isinstance(listed(item(created_at=int(old.timestamp()) * scale), strategy=how), e.Inconclusive)
 
 
 # --- none -------------------------------------------------------------------------------------------------------------
@@ -456,7 +471,7 @@ def test_absence_is_proven_only_by_items_that_are_all_somebody_else_s(
     if isinstance(found, e.ProvenAbsent):
         assert complete
         assert settled
-        assert not young
+        assert not ours
         for entry in items:
             assert isinstance(entry, dict)
             assert "client_ref" in entry or entry["created_at"] == "2025-01-01T00:00:00Z"
