@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import stat
 import subprocess
@@ -130,26 +131,52 @@ class SecretResolver:
             words = shlex.split(line)
         except ValueError as error:
             raise ConfigWrong(f"the secret {name} is not a command line: a quote is left open") from error
+        until = self._clock.monotonic() + COMMAND_TIMEOUT
         try:
-            done = subprocess.run(  # noqa: S603 - the operator names the program; no shell sees the line
+            program = subprocess.Popen(  # noqa: S603 - the operator names the program; no shell sees the line
                 words,
                 env=self._environment_for_commands(),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=COMMAND_TIMEOUT,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
             )
-        except subprocess.TimeoutExpired:
-            # The error of subprocess holds what the program printed: it must not be a part of ours.
-            raise ConfigWrong(f"the secret {name} did not come within {COMMAND_TIMEOUT:.0f} seconds") from None
         except (OSError, ValueError, IndexError) as error:
             raise ConfigWrong(f"the secret {name} cannot be had: the program does not start") from error
-        if done.returncode != 0:
-            raise ConfigWrong(f"the secret {name} cannot be had: the program ended with status {done.returncode}")
-        if len(done.stdout) > MAX_SECRET:
+        with program:
+            try:
+                data = self._printed(program, until)
+                code = None if data is None else program.wait(max(until - self._clock.monotonic(), 0.0))
+            except subprocess.TimeoutExpired:
+                data = code = None
+            finally:
+                program.kill()
+        if data is None or code is None:
+            raise ConfigWrong(f"the secret {name} did not come within {COMMAND_TIMEOUT:.0f} seconds")
+        if len(data) > MAX_SECRET:
             raise ConfigWrong(f"the secret {name} is longer than {MAX_SECRET} bytes")
-        lines = _decoded(done.stdout, name).splitlines()
+        if code != 0:
+            raise ConfigWrong(f"the secret {name} cannot be had: the program ended with status {code}")
+        lines = _decoded(data, name).splitlines()
         return lines[0] if lines else ""
+
+    def _printed(self, program: subprocess.Popen[bytes], until: float) -> bytes | None:
+        """What a program prints, at most a little more than a secret may have; None where it takes too long.
+
+        Never all of it: one that prints for ever would fill the memory before its time is over. Nor is waited for what
+        it leaves behind with its output open: that is read until it ends, or until the time is over.
+        """
+        assert program.stdout is not None
+        found, ready = b"", select.poll()
+        ready.register(program.stdout, select.POLLIN)
+        while len(found) <= MAX_SECRET:
+            if not ready.poll(max(until - self._clock.monotonic(), 0.0) * 1_000):
+                return None
+            piece = os.read(program.stdout.fileno(), MAX_SECRET)
+            if not piece:
+                return found
+            found += piece
+        program.kill()
+        return found
 
     def _environment_for_commands(self) -> dict[str, str]:
         """Everything but our own settings (a database URL has a password) and what is known to be secret."""

@@ -134,6 +134,17 @@ def test_what_a_command_printed_is_in_no_error(monkeypatch: pytest.MonkeyPatch, 
         assert VALUE not in "".join(traceback.format_exception(caught.value))
 
 
+def test_a_command_that_prints_for_ever_is_stopped_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that it prints in its time would fill the memory of a worker."""
+    monkeypatch.setattr(module, "COMMAND_TIMEOUT", 60.0)
+    most: list[int] = []
+    read = os.read
+    monkeypatch.setattr(module.os, "read", lambda handle, size: most.append(size) or read(handle, size))
+    with pytest.raises(ConfigWrong, match="longer than 65536 bytes"):
+        SecretResolver(os.environ).resolve("command:yes")
+    assert sum(most) < 100 * module.MAX_SECRET
+
+
 def test_a_value_is_used_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rotated secret is seen after half a minute, and the old one stays masked."""
     clock = StillClock()
