@@ -1,0 +1,83 @@
+"""``python -m tests.simulation``: many seeds of the full stack, judged; ``replay SEED`` prints one of them.
+
+``--seeds N`` and ``--from SEED`` say which, ``--long`` takes as many as bring a million operations, ``--jobs N`` works
+in so many processes. Exit 1 where an invariant was broken, or where something was to be reached and was not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing import get_context
+from typing import Final
+
+from tests.simulation.counts import Counts
+from tests.simulation.run import OPERATIONS, run
+from tests.simulation.world import Outcome, forget_template, template, use_template
+
+SHORT: Final = 500
+LONG: Final = 1_000_000 // OPERATIONS
+LEAST: Final = {False: 1, True: 100}
+"""How often each cell must have been hit: in the short form, and in the long one."""
+
+
+def main() -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--partial", action="store_true", help="do not ask for what only many seeds reach")
+    parser.add_argument("what", nargs="*", help="replay SEED")
+    asked = parser.parse_args()
+    if asked.what:
+        return replay(int(asked.what[-1])) if asked.what[0] == "replay" else parser.error("replay SEED")
+    seeds = asked.seeds or (LONG if asked.long else SHORT)
+    counts, began = Counts(), time.monotonic()
+    for outcome in outcomes(range(asked.first, asked.first + seeds), asked.jobs):
+        counts.add(outcome)
+        for one in outcome.problems[:5]:
+            print(
+                f"seed {outcome.seed}: {one.number}: {one.words}   (python -m tests.simulation replay {outcome.seed})"
+            )
+        if counts.seeds % 50 == 0:
+            print(f"  {counts.seeds} seeds, {counts.operations:,} operations, {counts.problems} broken", flush=True)
+    for line in counts.lines():
+        print(line)
+    print(f"{time.monotonic() - began:.0f} s by the clock on the wall")
+    missed = [] if asked.partial else counts.missed(least=LEAST[asked.long])
+    for name in missed:
+        print(f"never reached: {name}")
+    print(f"{counts.problems} violations" + (f", {len(missed)} things never reached" if missed else ""))
+    return 1 if counts.problems or missed else 0
+
+
+def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
+    """Run the seeds, in this process or in several."""
+    try:
+        if jobs < 2:
+            yield from map(run, seeds)
+            return
+        with get_context("spawn").Pool(jobs, use_template, (str(template()),)) as pool:
+            yield from pool.imap(run, seeds, chunksize=4)
+    finally:
+        forget_template()
+
+
+def replay(seed: int) -> int:
+    """Print everything that happens under a seed."""
+    outcome = run(seed, keep=True)
+    forget_template()
+    for line in outcome.lines:
+        print(line)
+    print(f"trace {outcome.digest}, {outcome.steps.total} steps, {outcome.seconds:.2f} CPU s")
+    for one in outcome.problems:
+        print(f"BROKEN {one.number}: {one.words}")
+    return 1 if outcome.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The product's own shell on simulated ground: its commits without a thread, its HTTP edge without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from opledger.edges.clock import Clock
+from opledger.edges.http import Http
+from opledger.edges.secrets import SecretResolver
+from opledger.errors import StoreUnavailable
+from opledger.rules.calls import Request
+from opledger.store import Store
+from opledger.worker import commits as committing
+from opledger.worker.commits import Commits
+from tests.simulation.loop import Process, current
+from tests.simulation.ports import TLS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class SimCommits(Commits):
+    """The product's group commit; what its thread does between two looks at the queue happens in the loop."""
+
+    def __init__(self, store: Store, world: World) -> None:
+        self._store = store
+        self._most = 400
+        self._loop = asyncio.get_running_loop()
+        self._world = world
+        self._process = current()
+        self._pile: list[Any] = []
+        self._under_way = False
+
+    async def _hand_in(self, job: Any) -> Any:
+        self._pile.append(job)
+        if not self._under_way:
+            self._under_way = True
+            self._world.loop.in_strand(self._process, self._turn, delay=self._world.moment(0.0005, 0.004))
+        return await job.future
+
+    def close(self) -> None:
+        """Do what is left."""
+        while self._pile:
+            self._turn()
+
+    def _turn(self) -> None:
+        world, self._under_way = self._world, False
+        batch, self._pile = self._pile, []
+        writes = [one for one in batch if one.writes]
+        phase = world.phase_of(writes)
+        if writes and world.dies("killed before commit", self._process, phase):
+            return
+        settled = self._commit(writes, [one for one in batch if one.claim is not None])
+        settled += [self._settle(one) for one in batch if one.work is not None]
+        if writes and world.dies("killed after commit", self._process, phase):
+            return
+        committing._deliver(settled)
+
+
+class _Body(httpx.AsyncByteStream):
+    """What comes of an answer's body: all of it, or half and then an error."""
+
+    def __init__(self, body: bytes, *, cut: bool) -> None:
+        self._body, self._cut = body, cut
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._cut:
+            yield self._body[: len(self._body) // 2]
+            raise httpx.RemoteProtocolError("the peer closed the connection")
+        yield self._body
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class SimTransport(httpx.AsyncBaseTransport):
+    """In place of sockets."""
+
+    def __init__(self, world: World, *, effectful: bool) -> None:
+        self._world, self._effectful = world, effectful
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request through the simulated network."""
+        return await self._world.exchange(request, effectful=self._effectful)
+
+
+class SimHttp(Http):
+    """The product's HTTP edge, with everything in it but the sockets."""
+
+    def __init__(self, clock: Clock, secrets: SecretResolver, *, max_connections: int, world: World) -> None:
+        super().__init__(clock, secrets, max_connections=max_connections, tls=TLS)
+        self._effects = SimTransport(world, effectful=True)  # type: ignore[assignment]
+        self._reads = self._abroad = SimTransport(world, effectful=False)  # type: ignore[assignment]
+        self._world = world
+
+    async def send(self, request: Request) -> Any:
+        """As the product's, and how long the exchange took is looked at."""
+        began, process = self._world.loop.now, current()
+        stalls = process.stalls
+        outcome = await super().send(request)
+        took = self._world.loop.now - began
+        if took > request.timeout.total_seconds() + 0.25 and process.stalls == stalls:
+            self._world.problem("I12", f"a call with {request.timeout} took {took:.2f} s")
+        return outcome
+
+
+def response(status: int, headers: list[tuple[bytes, bytes]], body: bytes, *, cut: bool) -> httpx.Response:
+    """Make an answer."""
+    return httpx.Response(status, headers=headers, stream=_Body(body, cut=cut))
+
+
+def faulty(world: World, store: Store) -> None:
+    """Let writes of a store fail as the swarm has it: before anything happened, or after all of it did."""
+    database = store.database
+    real: Callable[..., Any] = database.write
+
+    def write(work: Any) -> Any:
+        process: Process = current()
+        if world.swarm.strikes("store busy", world.chance):
+            world.hit("store busy", world.busy_phase(process))
+            raise StoreUnavailable("the database is locked (simulated)")
+        found = real(work)
+        world.committed(process)
+        if world.swarm.strikes("commit uncertain", world.chance):
+            world.hit("commit uncertain", world.busy_phase(process))
+            raise StoreUnavailable("whether it was stored is not known (simulated)")
+        return found
+
+    database.write = write  # type: ignore[method-assign]
