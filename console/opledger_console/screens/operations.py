@@ -228,8 +228,9 @@ class OperationsScreen(MarkingScreen):
             self._resting = self.set_timer(RESTING, self._explain_chosen)
 
     def _explain_chosen(self) -> None:
-        if self.table.cursor_id is not None:
-            self._explain(self.table.cursor_id)
+        for table in self.query(OperationsTable):  # none is left where the screen is taken down before the time is over
+            if table.cursor_id is not None:
+                self._explain(table.cursor_id)
 
     @work(thread=True, group="detail", exclusive=True, exit_on_error=False)
     def _explain(self, operation_id: str) -> None:
