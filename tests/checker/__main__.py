@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("log", nargs="?", type=Path, help="the provider's log, as JSON lines")
     parser.add_argument("--contract", action="append", default=[], type=Path, help="a contract file, for its promises")
     parser.add_argument("--idle", action="store_true", help="workers ran until there was nothing left to do")
+    parser.add_argument("--apart", type=float, default=0.0, metavar="S", help="seconds between the two clocks, at most")
     parser.add_argument("--good", type=int, metavar="N", help="judge N honest histories that are made up")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         facts = dict(read_facts(path.read_text()) for path in given.contract)
         with given.export.open("rb") as export, given.log.open("rb") as log:
-            findings = check(export, log, facts, idle=given.idle)
+            findings = check(export, log, facts, idle=given.idle, apart=given.apart)
     except (OSError, ValueError, KeyError) as error:
         print(f"cannot be judged: {error}", file=sys.stderr)
         return 2

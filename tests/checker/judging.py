@@ -23,15 +23,26 @@ def check(
     contracts: Mapping[str, Facts] | None = None,
     *,
     idle: bool = False,
+    apart: float = 0.0,
 ) -> list[Finding]:
     """Read both papers and return every broken invariant. Raises ValueError for papers that cannot be read."""
-    return judge(papers.read_export(export), papers.read_log(log), contracts, idle=idle)
+    return judge(papers.read_export(export), papers.read_log(log), contracts, idle=idle, apart=apart)
 
 
 def judge(
-    history: History, log: Sequence[Request], contracts: Mapping[str, Facts] | None = None, *, idle: bool = False
+    history: History,
+    log: Sequence[Request],
+    contracts: Mapping[str, Facts] | None = None,
+    *,
+    idle: bool = False,
+    apart: float = 0.0,
 ) -> list[Finding]:
-    """Judge what was read. `idle`: workers ran, without faults, until nothing was left to do."""
+    """Judge what was read.
+
+    `idle`: workers ran, without faults, until nothing was left to do. `apart`: how many seconds there may be between
+    the ledger's clock and the provider's.
+    """
+    micros = round(apart * 1e6)
     stories = history.stories
     findings = [*history.findings]
     if not stories:
@@ -47,7 +58,7 @@ def judge(
         standings[name] = now
         findings += wrong
         findings += laws.judge_end(story, now, idle=idle)
-        findings += wire.judge_wire(story, now, found.get(name, []), facts)
+        findings += wire.judge_wire(story, now, found.get(name, []), facts, micros)
     findings += wire.judge_jobs(stories, standings)
-    findings += wire.judge_adoption(standings, found)
+    findings += wire.judge_adoption(standings, found, micros)
     return findings

@@ -89,6 +89,7 @@ class Facts:
     window: float | None = None  #: seconds in which a create may be sent again under its token, margin taken off
     cancels: int = 1  #: cancel calls under one intent
     told: bool = False  #: there is no status read: a webhook is the evidence
+    inline: bool = False  #: the result is a part of the status answer
     looks: bool = False  #: a job can be looked up without sending the create again
     refused: frozenset[int] = REFUSED
 
@@ -261,6 +262,7 @@ def read_facts(text: str) -> tuple[str, Facts]:
         window=None if memory is None else _seconds(memory) * 0.9,
         cancels=5 if idempotent else 1,
         told=status == "none",
+        inline=str(said.get("result")).startswith("inline:"),
         looks=any(way != "resend" for way in ways),
         refused=frozenset(create.get("refused", REFUSED)),
     )

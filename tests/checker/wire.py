@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from tests.checker.machine import FAILURE, FINAL, SUCCESS, VIOLATIONS, Permit, Standing
+from tests.checker.machine import FAILURE, SUCCESS, VIOLATIONS, Permit, Standing
 from tests.checker.papers import Event, Facts, Finding, Request, Story
 
 NOT_TAKEN: Final = frozenset({"NotDelivered", "Throttled", "Refused"})
@@ -60,39 +60,44 @@ def sort_out(
     return found, findings
 
 
-def judge_wire(story: Story, now: Standing, requests: list[Request], facts: Facts) -> list[Finding]:
-    """Judge one operation by what arrived at the provider for it."""
+def judge_wire(story: Story, now: Standing, requests: list[Request], facts: Facts, apart: int) -> list[Finding]:
+    """Judge one operation by what arrived at the provider for it; `apart`: how far their two clocks may differ."""
     if now.first is None:
         return []
     permits = list(now.permits.values())
     said: list[tuple[str, int | None, str]] = []
     creating = [permit for permit in permits if permit.creates]
     creates = [request for request in requests if request.kind == "create"]
-    pairs = _paired("create", creating, creates, said)
-    said += _bodies(now, creates)
+    pairs = _paired("create", creating, creates, said, apart)
+    said += _bodies(now, creates, apart)
     for permit in creating:
-        said += _create_answered(permit, pairs.get(permit.call))
+        said += _create_answered(permit, pairs.get(permit.call), apart)
     said += _jobs(now, creates, pairs, creating)
     said += _fates(story, now, creates)
-    said += _cancels(now, [one for one in permits if one.action == "cancel"], requests)
-    said += _reads(story, requests)
-    said += _results(story, requests)
+    said += _cancels(now, [one for one in permits if one.action == "cancel"], requests, apart)
+    said += _reads(story, requests, apart)
+    said += _results(story, requests, facts, apart)
     said += _stopped(story, requests)
-    said += _polite(story, requests)
+    said += _polite(story, requests, EARLY + apart)
     return [Finding(invariant, story.operation, seq, sentence) for invariant, seq, sentence in said]
 
 
 def _paired(
-    what: str, permits: list[Permit], requests: list[Request], said: list[tuple[str, int | None, str]]
+    what: str, permits: list[Permit], requests: list[Request], said: list[tuple[str, int | None, str]], apart: int
 ) -> dict[str, Request]:
-    """Say which request used which permit: the newest that stood and was not used yet (I1, I7)."""
+    """Say which request used which permit (I1, I7): the newest that was not used, and that fits the answer if any does.
+
+    Where clocks differ, a permit may look younger than its request.
+    """
     pairs: dict[str, Request] = {}
     for request in requests:
         free = [one for one in permits if one.call not in pairs]
-        standing = [one for one in free if one.at <= request.at]
+        near = [one for one in free if one.at <= request.at + apart]
+        fitting = [one for one in near if one.outcome is not None and one.outcome.data.get("status") == request.status]
+        standing = fitting or [one for one in near if one.at <= request.at] or near[:1]
         if standing:
             pairs[standing[-1].call] = request
-        elif any(one.at > request.at for one in free):
+        elif free:
             said.append(("I1", free[0].seq, f"{what} {request.number} left before its permit was recorded"))
             pairs[free[0].call] = request
         else:
@@ -100,7 +105,7 @@ def _paired(
     return pairs
 
 
-def _bodies(now: Standing, creates: list[Request]) -> Said:
+def _bodies(now: Standing, creates: list[Request], apart: int) -> Said:
     """One token, one body (I2)."""
     assert now.first is not None
     first = now.first.data
@@ -109,11 +114,11 @@ def _bodies(now: Standing, creates: list[Request]) -> Said:
             yield "I2", 1, f"create {request.number} carried other bytes than were recorded"
         if request.token is not None and request.token != first.get("token"):
             yield "I2", 1, f"create {request.number} carried another token than was recorded"
-        if request.at < now.first.at:
+        if request.at + apart < now.first.at:
             yield "I1", 1, f"create {request.number} arrived before the operation was recorded"
 
 
-def _create_answered(permit: Permit, request: Request | None) -> Said:
+def _create_answered(permit: Permit, request: Request | None, apart: int) -> Said:
     """Whatever is cited of an answer must stand in the provider's log."""
     event = permit.outcome
     if event is None:
@@ -131,7 +136,7 @@ def _create_answered(permit: Permit, request: Request | None) -> Said:
         yield "I5", event.seq, f"{kind} says that nothing was started; create {request.number} started {request.job}"
     if kind == "Accepted" and request.fault is None and event.data.get("job_id") != request.job:
         yield "I17", event.seq, f"job {event.data.get('job_id')} was not in the answer, {request.job} was"
-    if event.at < request.at and status is not None:
+    if event.at + apart < request.at and status is not None:
         yield "I17", event.seq, f"{kind} is older than the create that it answers"
 
 
@@ -169,16 +174,18 @@ def _fates(story: Story, now: Standing, creates: list[Request]) -> Said:
         yield "I16", ending.seq, f"it failed by {ending.kind}, and the provider had started {job}"
 
 
-def _cancels(now: Standing, permits: list[Permit], requests: list[Request]) -> list[tuple[str, int | None, str]]:
+def _cancels(
+    now: Standing, permits: list[Permit], requests: list[Request], apart: int
+) -> list[tuple[str, int | None, str]]:
     """Cancels follow an intent, each under its own permit, and go to our job (I8, I9)."""
     cancels = [request for request in requests if request.kind == "cancel"]
     said: list[tuple[str, int | None, str]] = []
     if len(cancels) > len(permits):
         text = f"{len(cancels)} cancels arrived, {len(permits)} were permitted, {len(now.intents)} were asked for"
         said.append(("I8", None, text))
-    pairs = _paired("cancel", permits, cancels, said)
+    pairs = _paired("cancel", permits, cancels, said, apart)
     for request in cancels:
-        if not now.intents or request.at < now.intents[0]:
+        if not now.intents or request.at + apart < now.intents[0]:
             said.append(("I9", None, f"cancel {request.number} arrived before anybody had asked for one"))
         if request.job is not None and request.job not in now.jobs:
             said.append(("I3", None, f"cancel {request.number} went to job {request.job}, which is not ours"))
@@ -191,7 +198,7 @@ def _cancels(now: Standing, permits: list[Permit], requests: list[Request]) -> l
     return said
 
 
-def _reads(story: Story, requests: list[Request]) -> Said:
+def _reads(story: Story, requests: list[Request], apart: int) -> Said:
     """Every status that was read must have been sent, before it was recorded, and with that word (I15, I16, I17)."""
     free = [request for request in requests if request.kind == "status"]
     for event in story.events:
@@ -200,7 +207,7 @@ def _reads(story: Story, requests: list[Request]) -> Said:
         read = event.kind == "Observed" or (event.kind == "ReadFailed" and data.get("action", "observe") == "observe")
         if not read or status is None or data.get("delivery") is not None:
             continue
-        sent = [one for one in free if one.status == status and one.at <= event.at]
+        sent = [one for one in free if one.status == status and one.at <= event.at + apart]
         word = data.get("remote_state")
         honest = [one for one in sent if one.fault is not None or event.kind != "Observed" or one.effect == word]
         if not sent:
@@ -213,13 +220,14 @@ def _reads(story: Story, requests: list[Request]) -> Said:
             free.remove(honest[-1])
 
 
-def _results(story: Story, requests: list[Request]) -> Said:
-    """A result that was accepted was fetched, after the job had ended (I15)."""
-    fetched = [one for one in requests if one.kind in ("result", "foreign") or one.effect in FINAL]
+def _results(story: Story, requests: list[Request], facts: Facts, apart: int) -> Said:
+    """A result that was accepted was fetched: by its own request, or with the status that it is a part of (I15)."""
+    kinds = ("result", "foreign", "status", "create") if facts.inline else ("result", "foreign")
+    fetched = [one for one in requests if one.kind in kinds and one.status in (200, 206, 302)]
     for event in story.events:
         if event.kind != "ResultAccepted" or event.data.get("call_id") is None:
             continue
-        if not any(one.kind != "status" and one.at <= event.at and one.status in (200, 206, 302) for one in fetched):
+        if not any(one.at <= event.at + apart for one in fetched):
             yield "I15", event.seq, "a result was accepted that was never fetched"
 
 
@@ -243,7 +251,7 @@ def _strays(since: Event, until: int | None, requests: list[Request]) -> Said:
             yield "I3", since.seq, f"{request.kind} {request.number} left after {since.kind} had stopped everything"
 
 
-def _polite(story: Story, requests: list[Request]) -> Said:
+def _polite(story: Story, requests: list[Request], early: int) -> Said:
     """No status is read before it is due (I20). Where several events stand at one moment, any plan of theirs counts."""
     events, place = story.events, 0
     for request in requests:
@@ -255,7 +263,7 @@ def _polite(story: Story, requests: list[Request]) -> Said:
         planned = None if event.plan is None else event.plan["at"]
         if planned is None or event.plan is None or event.plan["kind"] != "observe":
             continue
-        if event.at + EARLY < request.at < planned - EARLY:
+        if event.at + early < request.at < planned - early:
             sooner = (planned - request.at) / 1000
             yield "I20", event.seq, f"status read {request.number} came {sooner:g} ms before it was due"
 
@@ -286,7 +294,7 @@ def _violated(story: Story) -> bool:
     return any(event.kind in VIOLATIONS or event.data.get("late_kind") in VIOLATIONS for event in story.events)
 
 
-def judge_adoption(standings: Mapping[str, Standing], found: Mapping[str, list[Request]]) -> list[Finding]:
+def judge_adoption(standings: Mapping[str, Standing], found: Mapping[str, list[Request]], apart: int) -> list[Finding]:
     """A job that an operation took for its own was started for it, and not before it was asked for (I3)."""
     begun: dict[str, list[tuple[str, int]]] = {}
     for name, requests in found.items():
@@ -304,6 +312,6 @@ def judge_adoption(standings: Mapping[str, Standing], found: Mapping[str, list[R
                 findings.append(Finding("I3", name, event.seq, f"the provider never started job {job}"))
             elif not ours:
                 findings.append(Finding("I3", name, event.seq, f"job {job} was started for {begun[job][0][0]}"))
-            elif now.created_by is not None and ours[0] < now.created_by:
+            elif now.created_by is not None and ours[0] + apart < now.created_by:
                 findings.append(Finding("I3", name, event.seq, f"job {job} is older than the first create"))
     return findings

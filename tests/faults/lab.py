@@ -55,13 +55,13 @@ _CONTEXT.set_forkserver_preload(
 class Hand:
     """One worker process."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, target: Callable[[Order, Any], None] = child) -> None:
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         before = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # the fork server starts with the first worker
         try:
             self._pipe, theirs = _CONTEXT.Pipe()
-            self._process = _CONTEXT.Process(target=child, args=(order, theirs), daemon=True)
+            self._process = _CONTEXT.Process(target=target, args=(order, theirs), daemon=True)
             with _ASKING:
                 self._process.start()
             theirs.close()
@@ -218,11 +218,11 @@ class Lab:
 
     # --- processes ------------------------------------------------------------------------------------------------
 
-    def worker(self, *strikes: Strike, **how: Any) -> Hand:
-        """Start a worker; `how` are fields of `Order`."""
+    def worker(self, *strikes: Strike, target: Callable[[Order, Any], None] = child, **how: Any) -> Hand:
+        """Start a worker; `how` are fields of `Order`, and `target` is what runs it."""
         log = self.folder / f"worker-{len(self._hands) + 1}.log"
         order = Order(str(self.folder), self.environment, str(log), strikes=strikes, **how)
-        hand = Hand(order)
+        hand = Hand(order, target)
         self._hands.append(hand)
         return hand
 

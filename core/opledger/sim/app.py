@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
 from opledger.edges.clock import Clock, SystemClock
@@ -80,7 +80,10 @@ class Sim:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """The ASGI entry: which origin was called?"""
         foreign = scope["type"] == "http" and scope["server"][1] == self._foreign_port
-        await (self._stranger if foreign else self._app)(scope, receive, send)
+        try:
+            await (self._stranger if foreign else self._app)(scope, receive, send)
+        except ClientDisconnect:
+            return  # it was gone before its request was whole: nothing was done, and nobody waits for an answer
 
     # --- create ---------------------------------------------------------------------------------------------------
 

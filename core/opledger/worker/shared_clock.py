@@ -7,8 +7,15 @@ database server its clock is the one that counts (I28); with SQLite everything i
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from opledger.edges.clock import Clock
+
+GOOD: Final = 0.05
+"""Seconds: what is known this well is always taken."""
+
+DRIFT: Final = 1e-4
+"""Seconds by which two clocks may part in a second."""
 
 
 class SharedClock:
@@ -17,10 +24,19 @@ class SharedClock:
     def __init__(self, own: Clock) -> None:
         self._own = own
         self._mark: tuple[datetime, float] | None = None
+        self._unsure = 0.0
 
     def learn(self, shared: datetime | None, asked: float, answered: float) -> None:
-        """Take what the server's clock said, somewhere between two readings of our monotonic one; None: it has none."""
-        self._mark = None if shared is None else (shared, (asked + answered) / 2)
+        """Take what the server's clock said, somewhere between two readings of our monotonic one; None: it has none.
+
+        An answer that took long says little: the server was away, or this process stood still. What is known is kept
+        where that is better (Cristian, "Probabilistic clock synchronization", 1989).
+        """
+        unsure, mark = (answered - asked) / 2, self._mark
+        known = 0.0 if mark is None else self._unsure + DRIFT * (answered - mark[1])
+        if shared is not None and mark is not None and unsure > max(GOOD, known):
+            return
+        self._mark, self._unsure = None if shared is None else (shared, (asked + answered) / 2), unsure
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
