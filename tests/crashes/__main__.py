@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,7 @@ from tests.crashes.stories import STORIES
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; returns the exit code."""
     asked = _parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the lanes clean up behind themselves
     if asked.list:
         print("\n".join(f"{story.name}{' (core)' if story.core else ''}" for story in STORIES.values()))
         return 0
@@ -31,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"there is no story {unknown[0]!r}; --list names them", file=sys.stderr)
         return 2
-    run = Run([STORIES[name] for name in wanted], asked.jobs, every_pair=asked.every_pair, broken=asked.broken)
+    stories = [STORIES[name] for name in wanted]
+    run = Run(stories, asked.jobs, every=asked.every, every_pair=asked.every_pair, broken=asked.broken)
     if asked.at is not None:
         return run.once(_places(asked.at))
     return run.all(pairs=asked.pairs or asked.long or asked.every_pair, chosen=bool(asked.only))
@@ -43,6 +46,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--long", action="store_true", help="all stories, and all pairs on the core stories")
     parser.add_argument("--pairs", action="store_true", help="pairs, too: on the core stories, or on those of --only")
     parser.add_argument("--every-pair", action="store_true", help="also of points between which nothing happens")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth point: a sample")
     parser.add_argument("--at", metavar="PLACES", help="die at this point (number or name), or at these: 7,12")
     parser.add_argument("--broken", choices=sorted(BROKEN), help="plant a fault first")
     parser.add_argument("--prove", action="store_true", help="plant every fault, and see that it is found")

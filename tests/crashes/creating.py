@@ -162,12 +162,18 @@ CREATING: Final = (
         wish("singleton", _polls=1),
         bound,
         (S.SUCCEEDED,),
-        frozenset({S.RESOLVED}),
+        frozenset({S.RESOLVED, S.FAILED}),
         begin=LOST,
         must=CALLS,
     ),
     Story(
-        "unknown-bind", wish("none", _polls=1), bound, (S.SUCCEEDED,), frozenset({S.RESOLVED}), begin=LOST, must=CALLS
+        "unknown-bind",
+        wish("none", _polls=1),
+        bound,
+        (S.SUCCEEDED,),
+        frozenset({S.RESOLVED, S.FAILED}),
+        begin=LOST,
+        must=CALLS,
     ),
     Story(
         "unknown-resend",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from opledger.checkpoints import standing
-from opledger.ledger import Ledger
+from opledger.ledger import Ledger, export
 from opledger.ledger import audit as verifying
 from opledger.rules.model import NEEDS_HUMAN, Operation, State, to_rfc3339
 from opledger.sim.judge import judge
 from opledger.store.auditing import tombstones
 from opledger.store.checkpoints import newest
+from tests.checker.judging import check
+from tests.checker.papers import read_facts
 from tests.crashes.life import Life, Story, intents, permits, told
 
 NEVER_SENT = frozenset({State.WITHDRAWN, State.REJECTED})
@@ -38,6 +41,18 @@ def faults(life: Life, story: Story, acknowledged: Path, before: int, *, died: b
     if not story.forgets:
         yield from _acknowledged(life, acknowledged)
     yield from _history(life)
+    if operations:
+        yield from _from_outside(life)
+
+
+def _from_outside(life: Life) -> Iterator[str]:
+    """The judge who knows nothing of opledger, over the exported history and the provider's log."""
+    names = [op.operation_id for op in life.operations()]
+    with Ledger.open(settings=life.ledger.settings, clock=life.clock, read_only=True) as ledger:
+        history = list(export.of(ledger, names))
+    log = [json.dumps(entry) for entry in life.sim.log()]
+    contracts = dict(read_facts(path.read_text()) for path in life.contracts.glob("*.toml"))
+    yield from (f"from outside: {finding}" for finding in check(history, log, contracts, idle=True))
 
 
 def _of_one(life: Life, story: Story, op: Operation, log: list[dict[str, Any]]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from typing import Any, Final, Self
 import httpx
 
 from opledger.edges.clock import SystemClock
+from opledger.edges.http import Http
 from opledger.rules.model import State
 from opledger.sim.contracts import DEFAULT_TOKEN
 from opledger.sim.hooks import WEBHOOK_SECRET
@@ -38,6 +39,9 @@ from tests.crashes.provider import ForkedSim
 
 SWEPT: Final = 7 * 3600.0
 """Seconds after which what broken transfers left behind is removed."""
+
+MOMENT: Final = 0.001
+"""Seconds that pass before a call leaves, and again until its answer is here."""
 
 Place = int | str
 """Where somebody dies: the number of a point, or its name."""
@@ -232,6 +236,8 @@ def _settle(clock: SharedClock) -> None:
     def monotonic(self: SystemClock) -> float:
         return clock.monotonic()
 
+    for method in ("send", "download"):
+        _takes_time(method, clock)
     SystemClock.now = now  # type: ignore[method-assign]
     SystemClock.monotonic = monotonic  # type: ignore[method-assign]
     os.environ.update(SIM_TOKEN=DEFAULT_TOKEN, HOOK_SECRET=WEBHOOK_SECRET)
@@ -253,6 +259,20 @@ def _settle(clock: SharedClock) -> None:
         return found
 
     Tx.prepared = remembered  # type: ignore[method-assign]
+
+
+def _takes_time(method: str, clock: SharedClock) -> None:
+    """Let a call take some time, so that no two of them are at the same moment."""
+    real = getattr(Http, method)
+
+    async def calling(*args: Any, **kwargs: Any) -> Any:
+        clock.pass_by(MOMENT)
+        try:
+            return await real(*args, **kwargs)
+        finally:
+            clock.pass_by(MOMENT)
+
+    setattr(Http, method, calling)
 
 
 def seconds() -> float:

@@ -42,8 +42,16 @@ class Run:
     """Some stories, told again and again."""
 
     def __init__(
-        self, stories: Sequence[Story], lanes: int, *, every_pair: bool = False, broken: str | None = None
+        self,
+        stories: Sequence[Story],
+        lanes: int,
+        *,
+        every: int = 1,
+        every_pair: bool = False,
+        broken: str | None = None,
     ) -> None:
+        """`every`: only each so manieth point is died at, and no story need have met all of its points."""
+        self._every = max(1, every)
         self._tallies = {story.name: Tally(story, seconds()) for story in stories}
         self._lanes, self._every_pair, self._broken = lanes, every_pair, broken
         self._tasks: deque[Task] = deque()
@@ -96,22 +104,26 @@ class Run:
         everything = range(1, len(fate.points) + 1)
         some = everything if self._every_pair else fresh(fate.points)
         if task.deaths:
-            for number in some:
+            for number in some[:: self._every]:
                 self._add(Task(task.story, (*task.deaths, number)))
             return
         tally.points = fate.points
         for lacking in sorted(tally.story.must - {kind for name in fate.points for kind in kinds(name)}):
             self._complain(f"{task.story}: it has no point of the kind {lacking}", f"--only {task.story}")
-        for number in everything:
+        for number in everything[:: self._every]:
             self._add(Task(task.story, (number,)))
         if self._pairs and (tally.story.core or self._chosen):
-            for number in some:
+            for number in some[:: self._every]:
                 self._add(Task(task.story, (number,), counting=True))
+
+    def _left(self, tally: Tally) -> list[str]:
+        """The names of points at which nobody has died."""
+        return sorted(set(tally.points) - tally.struck) if self._every == 1 else []
 
     def _missed(self, tally: Tally) -> None:
         """Ask by name for what no number met: which number a point has may depend on who was faster."""
         tally.again = True
-        for name in sorted(set(tally.points) - tally.struck):
+        for name in self._left(tally):
             self._add(Task(tally.story.name, (name,)))
 
     def _said(self, task: Task, fate: Fate, *, show: bool = False) -> None:
@@ -131,7 +143,7 @@ class Run:
     def _summary(self, spent: float) -> None:
         tallies = self._tallies.values()
         for tally in tallies:
-            for name in sorted(set(tally.points) - tally.struck):
+            for name in self._left(tally):
                 self._complain(f"{tally.story.name}: nobody died {name}", f"--only {tally.story.name} --at '{name}'")
         if not self._chosen:
             for kind in KINDS:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.crashes.after import AFTER
 from tests.crashes.core import CORE
 from tests.crashes.creating import CREATING
 from tests.crashes.life import Story
 from tests.crashes.others import OTHERS
 
-STORIES: Final[dict[str, Story]] = {story.name: story for story in (*CORE, *CREATING, *OTHERS)}
+STORIES: Final[dict[str, Story]] = {story.name: story for story in (*CORE, *CREATING, *OTHERS, *AFTER)}

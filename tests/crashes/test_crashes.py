@@ -29,14 +29,24 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_story_is_told_with_a_death_at_every_point() -> None:
-    """The shortest one that has a call, a result and leases; all of them: ``python -m tests.crashes --long``."""
-    done = run("--only", "inline")
+def test_the_core_stories_with_a_death_at_every_twelfth_point() -> None:
+    """A sample; all of them: ``python -m tests.crashes``, and every story: ``--long``."""
+    done = run("--every", "12")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"1 stories, (\d+) points, (\d+) kills, 0 pairs .* 0 wrong", done.stdout)
+    found = re.search(r"10 stories, (\d+) points, (\d+) kills, 0 pairs .* 0 wrong", done.stdout)
     assert found is not None, done.stdout
     points, deaths = map(int, found.groups())
-    assert 25 < points <= deaths
+    assert points > 400
+    assert deaths >= points / 13
+
+
+def test_a_death_in_the_recovery_from_a_death() -> None:
+    """Whoever takes over dies as well, and a third one brings it to its end: recovery is no special time."""
+    done = run("--only", "plain", "--only", "cancel-running", "--pairs", "--every", "9")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"2 stories, .* (\d+) pairs .* 0 wrong", done.stdout)
+    assert found is not None, done.stdout
+    assert int(found.group(1)) >= 8
 
 
 def test_every_planted_fault_is_found() -> None:

@@ -32,13 +32,12 @@ SCALE: Final = Later("scale and speed: fail-over of the server, old and new vers
 
 # --- cells that many rows share ---------------------------------------------------------------------------------------
 
-KILLED = "faults/kill_everywhere::killed_at_every_effect"
-AGAIN = "faults/kill_everywhere::killed_again_during_recovery"
+KILLED = "crashes/crashes::the_core_stories_with_a_death_at_every_twelfth_point"
+AGAIN = "crashes/crashes::a_death_in_the_recovery_from_a_death"
 HELD = "faults/kill::killed_while_the_provider_holds_its_answer"
 B01 = "scenarios/creating::b01_a_worker_dies_at_any_point_and_one_job_exists"
 CUT_SHORT = "core/store/crash::a_process_killed_at_any_step_leaves_all_or_nothing"
 KEPT = "core/store/crash::what_was_acknowledged_is_there_after_a_kill"
-GONE = "faults/kill::killed_while_cancelling"
 BAD_CREATE = "scenarios/bad_answers::a_bad_answer_to_a_create_leaves_it_unknown"
 BAD_READ = "scenarios/bad_answers::a_bad_answer_to_a_status_read_changes_nothing"
 BAD_CANCEL = "scenarios/bad_answers::a_bad_answer_to_a_cancel_is_no_end"
@@ -95,24 +94,24 @@ MATRIX: Final[Mapping[str, Mapping[str, Mapping[str, Cell | Later]]]] = {
         "after intent commit, before send": {
             "create": (B01, KILLED),
             "observe": (KILLED,),
-            "cancel": (GONE,),
+            "cancel": (KILLED,),
             "approve": ("scenarios/approving::nothing_is_on_the_wire_before_the_quorum", KEPT),
         },
         "after first request byte, before answer": {
             "create": (HELD, KILLED),
             "observe": (HELD,),
-            "cancel": (GONE, HELD),
+            "cancel": (KILLED, HELD),
         },
         "answer received, before its commit": {
             "create": (B01, KILLED),
             "observe": (KILLED, B01),
-            "cancel": (GONE,),
+            "cancel": (KILLED,),
             "approve": (CUT_SHORT,),
         },
         "after answer commit, before next step": {
             "create": (B01, KILLED),
             "observe": (KILLED,),
-            "cancel": (GONE, KILLED),
+            "cancel": (KILLED,),
             "approve": (KEPT,),
         },
         "during recovery": {
@@ -125,7 +124,7 @@ MATRIX: Final[Mapping[str, Mapping[str, Mapping[str, Cell | Later]]]] = {
         "kill during checkpoint, truncation or migration": {
             **every(
                 "core/store/schema::an_older_ledger_is_upgraded_under_a_lock",
-                "faults/kill::killed_inside_a_transaction",
+                KILLED,
             ),
         },
     },
