@@ -114,7 +114,10 @@ async def serve(
             stop.set()
 
     async def sweep() -> None:
-        await asyncio.to_thread(worker.sweep)
+        try:
+            await asyncio.to_thread(worker.sweep)
+        except StoreUnavailable as error:
+            log.warning("what broken transfers left was not swept: %s", error)
 
     scheduler.add_job(worker.wake, "interval", seconds=worker.tick_every.total_seconds())
     scheduler.add_job(renew, "interval", seconds=max(worker.lease.total_seconds() / 3, 0.05))
@@ -124,6 +127,7 @@ async def serve(
     scheduler.add_job(sweep, "interval", seconds=SWEEP.total_seconds())
     if notices is not None:
         scheduler.add_job(_tell, "interval", [notices], seconds=NOTICES.total_seconds())
+    logging.getLogger("apscheduler.executors.default").addFilter(_is_told)
     running = asyncio.ensure_future(worker.run(stop, until_idle=until_idle, once=once))
     # The scheduler starts once the worker has its thread: the first await of `run` has set it up.
     await asyncio.sleep(0)
@@ -142,6 +146,11 @@ async def serve(
             await asyncio.to_thread(checkpoints.finish)
     if checkpoints is not None and checkpoints.lost is not None:
         raise checkpoints.lost
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Say whether a record of the scheduler is of interest: that a job was called off with its worker is no error."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 async def _tell(notices: Notices) -> None:

@@ -107,7 +107,7 @@ class ResultFolder:
                 placed = _placed(path, place)
             if placed:
                 sync_folder(folder)
-                path.unlink(missing_ok=True)
+                remove_spare(path)
                 return str(place)
         raise StoreUnavailable(f"the result of {operation_id} cannot be kept: two other files stand at its place")
 
@@ -189,8 +189,7 @@ class Partial:
             with suppress(OSError):  # a full disk may refuse the last bytes; they are not wanted
                 self._file.close()
         if self._path is not None:
-            with suppress(OSError):  # left behind, it is swept
-                self._path.unlink()
+            remove_spare(self._path)
 
     def _opened(self) -> BinaryIO:
         if self._file is None:
@@ -221,6 +220,12 @@ def private_folder(folder: Path) -> Path:
     with _storage(folder):
         make_folder(folder)
     return folder
+
+
+def remove_spare(path: Path) -> None:
+    """Remove a file that nobody needs any more. Where the disk refuses, it is left behind, and swept later."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def sweep_folder(folder: Path, older_than: datetime) -> int:

@@ -28,6 +28,7 @@ from opledger.edges.files import (
     file_name,
     go_on,
     private_folder,
+    remove_spare,
     sweep_folder,
     write_partial,
 )
@@ -183,7 +184,7 @@ class ObjectResults:
                 self._upload(path, key, size, going)
                 if not self._holds(key, size, digest, going):
                     raise StoreUnavailable(f"{self._url} took {key} and does not have it")
-        path.unlink(missing_ok=True)
+        remove_spare(path)
         return f"{self._url}/{key}"
 
     def keep_bytes(self, data: bytes, operation_id: str, suffix: str = "") -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from opledger.edges.clock import new_id
+from opledger.edges.files import remove_spare
 from opledger.edges.marks import Label, Marks
 from opledger.edges.streams import Interrupted, Rest, Sink, in_thread
 from opledger.errors import Refused
@@ -80,7 +81,7 @@ class Fetched:
 
     def discard(self) -> None:
         """Remove the file, if it was not moved away."""
-        Path(self.download.path).unlink(missing_ok=True)
+        remove_spare(Path(self.download.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +309,7 @@ async def _found(way: _Way, download: Download, call_id: str) -> Fetched | None:
         verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
     if verdict.checksum_failed and not way.checked_again and not way.attempt.single_use:
         way.checked_again = True
-        await asyncio.to_thread(Path(download.path).unlink, missing_ok=True)
+        await asyncio.to_thread(remove_spare, Path(download.path))
         await _failed(way, download, call_id, f"{verdict.problems[0]}; fetched once more")
         return None
     if way.checked_again and not verdict.checksum_compared:
@@ -322,7 +323,7 @@ async def _brought_nothing(way: _Way, outcome: Outcome, call_id: str) -> None:
     """Record a result read that brought no result: gone, on a host that may not be read, or to be tried again."""
     drive, contract = way.attempt.drive, way.attempt.contract
     if isinstance(outcome, Download):
-        await asyncio.to_thread(Path(outcome.path).unlink, missing_ok=True)
+        await asyncio.to_thread(remove_spare, Path(outcome.path))
         outcome = Answer(outcome.status, outcome.headers, b"", outcome.answered_at, way.request.url)
     ended = _for_good(way, outcome, call_id)
     if ended is not None:
