@@ -30,7 +30,7 @@ def micros(text):
     except (TypeError, ValueError):
         return None
 def digest_of(one):
-    text = json.dumps({k: one[k] for k in one if k != "type"}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps({k: one[k] for k in {*one} - {"type"}}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return sha(f"opledger/{one['type']}1".encode(), text.encode("utf-8", "surrogatepass")).hex()
 def chain(name, rows):
     seq, before = 0, bytes(32)
