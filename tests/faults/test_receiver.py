@@ -153,3 +153,28 @@ def test_the_command_receives_and_ends_on_a_signal(lab: Lab) -> None:
         program.wait()
         program.stdout.close()
     lab.honest()
+
+
+def test_a_receiver_whose_file_was_taken_away_stops(lab: Lab) -> None:
+    """What it takes into a file that nobody can find again is lost; a sender that gets no answer sends again."""
+    path = lab.contracts / f"{lab.contract()}.toml"
+    path.write_text(path.read_text() + webhook_text("hmac"))
+    lab.submit()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "opledger.cli", "webhooks", "serve", "--port", "0", "--json"],
+        cwd=lab.folder,
+        env={**os.environ, **lab.environment, "SIM_WEBHOOK_SECRET": WEBHOOK_SECRET},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    try:
+        assert '"contracts": ["sim"]' in program.stdout.readline().decode()
+        (lab.folder / "ledger.db").rename(lab.folder / "away.db")
+        _, said = program.communicate(timeout=PATIENCE)
+        assert program.returncode == 4
+        assert "was removed or renamed while it was open" in said.decode().splitlines()[-1]
+        assert "Traceback" not in said.decode()
+    finally:
+        program.kill()
+        program.communicate()

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opledger.errors import OpledgerError, StoreUnavailable
+from opledger.errors import DatabaseReplaced, OpledgerError, StoreUnavailable
 from opledger.ledger import Ledger
 from opledger.ledger.deliveries import NOBODY, Deliveries, Doors
 from opledger.receiver.intake import Intake, Limits, Outcome
@@ -147,14 +147,19 @@ class Receiver:
     # --- upkeep ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Store what arrives and keep house, until cancelled; what was counted is written down at the end."""
+        """Store what arrives and keep house, until cancelled; what was counted is written down at the end.
+
+        Raises DatabaseReplaced: what is taken from now on would be lost, and senders try again elsewhere or later.
+        """
         storing = asyncio.ensure_future(self.intake.run())
         rounds = 0
         try:
-            while not storing.done():
+            while not storing.done() and self.intake.lost is None:
                 await asyncio.wait({storing}, timeout=UPKEEP)
                 await self._keep_house(sweep=rounds % SWEEP == 0)
                 rounds += 1
+            if self.intake.lost is not None:
+                raise self.intake.lost
             storing.result()  # a fault of ours: stop loudly
         finally:
             storing.cancel()
@@ -189,6 +194,8 @@ class Receiver:
             log.warning("the upkeep of the receiver waits: %s", error)
             if isinstance(error, StoreUnavailable):
                 self.intake.broken = error.message
+            if isinstance(error, DatabaseReplaced):
+                self.intake.lost = error
         return written
 
 
