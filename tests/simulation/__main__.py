@@ -10,8 +10,9 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Final
+from typing import Any, Final
 
 from tests.simulation.counts import Counts
 from tests.simulation.run import OPERATIONS, run
@@ -61,8 +62,13 @@ def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
         if jobs < 2:
             yield from map(run, seeds)
             return
-        with get_context("spawn").Pool(jobs, use_template, (str(template()),)) as pool:
-            yield from pool.imap(run, seeds, chunksize=4)
+        how: dict[str, Any] = {
+            "mp_context": get_context("spawn"),
+            "initializer": use_template,
+            "initargs": (str(template()),),
+        }
+        with ProcessPoolExecutor(jobs, **how) as pool:
+            yield from pool.map(run, seeds, chunksize=4)
     finally:
         forget_template()
 

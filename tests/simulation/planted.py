@@ -135,7 +135,7 @@ async def _forget(self: Any, write: Any) -> None:
 BUGS: Final = (
     Bug("the request is sent before it is recorded", function(Hand, "permitted", _permit_later), frozenset({"I1"})),
     Bug("a permit is used twice", function(Hand, "send", _twice), frozenset({"I7", "I8"})),
-    Bug("a lease that stands is taken over", function(claims, "expired", _any_lease), frozenset({"I12", "I17", "I21"})),
+    Bug("a lease that stands is taken over", function(claims, "expired", _any_lease), frozenset({"I10", "I12"})),
     Bug(
         "a 404 to a status read means failed",
         function(answers, "read_status", _status_404(Means.FAILED)),

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final
 
 import ulid
 
+from opledger import config
 from opledger import worker as workers
 from opledger.edges import clock as clocks
 from opledger.edges import place
@@ -151,6 +152,26 @@ def _parse(source: str, *, name_hint: str, environment: Any) -> Contract:
     return _parsed(source, name_hint, tuple(sorted(environment.items())))
 
 
+_find, _list = config.find_contract, config.list_contracts
+_found: dict[tuple[object, ...], Any] = {}
+
+
+def _find_once(settings: config.Settings, name: str) -> Contract:
+    """Parse a contract once for all seeds: the files are the same, and what is made of them is frozen."""
+    key = (settings.contracts, name)
+    if key not in _found:
+        _found[key] = _find(settings, name)
+    contract: Contract = _found[key]
+    return contract
+
+
+def _list_once(settings: config.Settings) -> tuple[config.ContractFile, ...]:
+    if settings.contracts not in _found:
+        _found[settings.contracts] = _list(settings)
+    files: tuple[config.ContractFile, ...] = _found[settings.contracts]
+    return files
+
+
 def _here() -> place.Place:
     return place.Place("simulated", f"{current().name}@20261129T120000Z")
 
@@ -166,6 +187,8 @@ def replaced(random: Random, commits: type, http: type) -> Iterator[None]:
         (workers, "Http", http),
         (workers, "wake_on_change", lambda *_: _Watcher()),
         (known, "parse", _parse),
+        (config, "find_contract", _find_once),
+        (config, "list_contracts", _list_once),
         (tempfile, "_name_sequence", _names(random)),
         (receiving, "UPKEEP", 240.0),
     ]

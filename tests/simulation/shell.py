@@ -113,9 +113,13 @@ def response(status: int, headers: list[tuple[bytes, bytes]], body: bytes, *, cu
     return httpx.Response(status, headers=headers, stream=_Body(body, cut=cut))
 
 
+_COMPILED: dict[Any, Any] = {}
+
+
 def faulty(world: World, store: Store) -> None:
     """Let writes of a store fail as the swarm has it: before anything happened, or after all of it did."""
     database = store.database
+    database._known = _COMPILED  # statements are the same for every file
     real: Callable[..., Any] = database.write
 
     def write(work: Any) -> Any:
@@ -131,3 +135,25 @@ def faulty(world: World, store: Store) -> None:
         return found
 
     database.write = write  # type: ignore[method-assign]
+    _watched(world, store)
+
+
+def _watched(world: World, store: Store) -> None:
+    """Keep book of leases as they were handed out (I10)."""
+    exchange, renew = store.exchange, store.renew
+
+    def exchanged(writes: Any, ask: Any) -> Any:
+        outcomes, claimed = exchange(writes, ask)
+        now = world.clock.now()
+        for one in claimed:
+            world.leased(one.operation.operation_id, one.operation.lease, one.taken_from, now)
+        return outcomes, claimed
+
+    def renewed(owner: str, held: Any, lease: Any, now: Any) -> set[str]:
+        kept = renew(owner, held, lease, now)
+        for operation in kept:
+            if operation in world.leases:  # else it was claimed by a commit whose outcome nobody heard
+                world.leases[operation] = (world.leases[operation][0], now + lease)
+        return kept
+
+    store.exchange, store.renew = exchanged, renewed  # type: ignore[method-assign]

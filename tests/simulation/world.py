@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
 from random import Random
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import httpx
 
-from opledger.config import load_settings
+from opledger.config import Settings, load_settings
 from opledger.edges.secrets import SecretResolver
 from opledger.errors import StoreUnavailable
 from opledger.ledger import Ledger
@@ -147,11 +147,19 @@ def _template() -> Path:
     return folder
 
 
+@cache
+def _settings() -> Settings:
+    folder = _template()
+    environment = {"OPLEDGER_CONTRACTS": str(folder / "contracts"), "OPLEDGER_OPERATOR": "olga"}
+    return load_settings({"db": "sqlite:///none"}, environment, folder, folder / "none", folder / "none")
+
+
 def forget_template() -> None:
     """Remove what was made once for all seeds."""
     if _template.cache_info().currsize and not _given:
         shutil.rmtree(_template(), ignore_errors=True)
         _template.cache_clear()
+        _settings.cache_clear()
 
 
 class World:
@@ -180,6 +188,7 @@ class World:
         self.slots: list[Slot] = []
         self.people = Process("people")
         self.receiving = Process("receiver")
+        self.leases: dict[str, tuple[int, datetime]] = {}
         self._rows = 0
         self._dying: str | None = None
 
@@ -295,6 +304,15 @@ class World:
             self.say(f"{process.name} commits {operation[-6:]} {seq} {kind} {to_state or ''} {digest.hex()[:16]}")
         if rows and (process is self.people or process is self.receiving):
             self.wake()
+
+    def leased(self, operation: str, lease: Any, taken_from: str | None, now: datetime) -> None:
+        """Look at a lease as it is handed out: its number is new, and nobody else still has it."""
+        epoch, ends = self.leases.get(operation, (0, now))
+        if lease.epoch <= epoch:
+            self.problem("I10", f"{operation} was leased under number {lease.epoch} after number {epoch}")
+        if taken_from is not None and ends > now and self.clock.stepped_at < self.loop.now - 10 * LEASE:
+            self.problem("I10", f"{lease.owner} took {operation} from {taken_from}, whose lease lasts until {ends}")
+        self.leases[operation] = (lease.epoch, lease.expires_at)
 
     def wake(self) -> None:
         """Let the workers notice, some time later, that somebody wrote."""
@@ -450,13 +468,8 @@ class World:
             shutil.copy(template / "ledger.db", self.folder / "ledger.db")
             self.url = f"sqlite:///{self.folder}/ledger.db"
             self.results = Results(self.folder / "results")
-            environment = {
-                "OPLEDGER_CONTRACTS": str(template / "contracts"),
-                "OPLEDGER_OPERATOR": "olga",
-                "HOOK_SECRET": WEBHOOK_SECRET,
-            }
-            none = self.folder / "none"
-            settings = load_settings({"db": self.url}, environment, template, none, none)
+            environment = {"HOOK_SECRET": WEBHOOK_SECRET}
+            settings = replace(_settings(), database=self.url, environment=environment)
             audit = replace(settings.audit, keys=self.folder / "keys", anchors=(self.folder / "anchor",))
             settings = replace(settings, audit=audit)
             with replaced(self.ids, commits, http):  # type: ignore[arg-type]
