@@ -173,12 +173,14 @@ def cases() -> Iterator[tuple[str, int, Body]]:
                 yield phase, code, body
 
 
-def run() -> Tally:
-    """Hand every answer to its reader."""
+def run(*phases: str) -> Tally:
+    """Hand every answer to its reader, or those of some phases."""
     tally = Tally()
     contracts = {phase: contract_for(proves=phase == "get") for phase in PHASES}
     ops = {phase: operation(phase, contracts[phase]) for phase in PHASES}
     for phase, code, body in cases():
+        if phases and phase not in phases:
+            continue
         contract, op = contracts[phase], ops[phase]
         raw, headers = content(phase, body)
         outcome: Outcome = Answer(code, headers, raw, LATER, "https://api.example.com/x")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from opledger.rules.model import Operation, State
 from opledger.sim.judge import judge
-from tests.network.proxy import Seen, Toxic
+from tests.network.proxy import Framing, Seen, Toxic
 from tests.network.stand import SHORT, Stand, stand
 
 BATCH: Final = 40
@@ -26,9 +26,11 @@ SLACK: Final = 3.0
 DROP: Final = Toxic("cut", "answer", 0, reset=True)
 """The provider acts, and nobody hears of it."""
 
-REACHED: Final = frozenset(
-    {"CallLost", "NotDelivered", "Throttled", "Refused", "Accepted", "Inconclusive", "ProvenAbsent"}
-)
+HONEST: Final = Toxic("pieces", at=-1)
+"""Nothing is done to it."""
+
+CROSSED: Final = Toxic("crossed")
+"""The answers of two exchanges change places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,6 @@ def run(here: Stand, cases: Sequence[Case], *, refused: bool = False) -> Tally:
     before = len(here.sim.log())
     made = PHASES[phase](here, [case.toxic for case in cases])
     if refused:
-        here.proxy.disarm()
         here.refuse()
         here.stage.turn()
         here.accept()
@@ -187,7 +188,7 @@ def run(here: Stand, cases: Sequence[Case], *, refused: bool = False) -> Tally:
         tally.kinds[phase, "refused" if refused else case.toxic.kind] += 1
         if case.toxic.kind == "cut" and not refused:
             tally.cut[phase, case.toxic.side].add(case.toxic.at)
-    doubled = any(case.toxic.kind == "twice" for case in cases)
+    doubled = here.idempotent or any(case.toxic.kind == "twice" for case in cases)
     tally.faults += [] if doubled else [f"{phase}: the provider's log: {fault}" for fault in judge(log)]
     return tally
 
@@ -254,6 +255,7 @@ class Story:
             for event in self.events
             if event.kind in ("Observed", "IdentityChanged", "FinalStateChanged")
             or (event.kind == "ReadFailed" and event.data.get("action", "observe") == "observe")
+            if not (self.refused and "the server refused the connection" in event.data.get("why", ""))
         ]
         yield from _zip(statuses[len(gets) :], reads)
         ends = ("ResultAccepted", "ResultInvalid", "ResultMissing", "ResultAllItemsFailed")
@@ -283,7 +285,7 @@ class Story:
         if one.kind == "status" and "strategy" in event.data:
             silence = {"Inconclusive"}
         if not one.whole:
-            unclear = event.kind == "CancelAnswered" and event.data["verdict"] == "unclear"
+            unclear = event.kind == "CancelAnswered" and event.data.get("verdict") == "unclear"
             return (
                 None
                 if event.kind in silence or unclear
@@ -342,7 +344,7 @@ class Story:
         if self.op.remote_job_id is not None and jobs != {self.op.remote_job_id} and not self._may_be_wrong():
             yield f"the record says job {self.op.remote_job_id}, the provider started {jobs}"
         cancels = sum(one.kind == "cancel" for one in self.seen)
-        if cancels > 1 and "CancelRequested" in {event.kind for event in self.events}:
+        if cancels > 1 and not self.here.idempotent and "CancelRequested" in {event.kind for event in self.events}:
             yield f"{cancels} cancel requests left for one intent"
 
     def _may_be_wrong(self) -> bool:
@@ -386,23 +388,30 @@ def sizes(here: Stand) -> dict[str, tuple[int, int]]:
     found = {}
     for phase in PHASES:
         here.forget()
-        honest = Toxic("pieces", at=-1)
-        PHASES[phase](here, [honest])
+        PHASES[phase](here, [HONEST])
         here.stage.run()
-        (one,) = [one for one in here.proxy.seen if one.toxic == honest]
+        (one,) = [one for one in here.proxy.seen if one.toxic == HONEST]
         found[phase] = len(one.request), len(one.answer)
     return found
 
 
-def every_cut(lengths: Mapping[str, tuple[int, int]]) -> list[Case]:
-    """A cut after every byte of every request and answer, by FIN and by RST in turn, the answers framed in turn."""
+def every_cut(lengths: Mapping[str, tuple[int, int]], *, both: bool = False) -> list[Case]:
+    """A cut after every byte of every request and answer, by FIN or RST in turn or `both`; answers framed in turn."""
     cases = []
     for phase, (asked, said) in lengths.items():
-        cases += [Case(phase, Toxic("cut", "request", at, reset=at % 2 == 1)) for at in range(asked + 1)]
+        for at in range(asked + 1):
+            cases += [Case(phase, Toxic("cut", "request", at, end)) for end in _ends(at, both=both)]
         for at in range(said + 1):
-            reset = (at // 3) % 2 == 1
-            cases.append(Case(phase, Toxic("cut", "answer", at, reset, ("length", "chunked", "close")[at % 3])))
+            framing = _FRAMINGS[at % 3]
+            cases += [Case(phase, Toxic("cut", "answer", at, end, framing)) for end in _ends(at // 3, both=both)]
     return cases
+
+
+_FRAMINGS: Final[tuple[Framing, ...]] = ("length", "chunked", "close")
+
+
+def _ends(number: int, *, both: bool) -> tuple[bool, ...]:
+    return (False, True) if both else (number % 2 == 1,)
 
 
 def some_cuts(lengths: Mapping[str, tuple[int, int]], number: int, seed: int) -> list[Case]:
@@ -475,10 +484,38 @@ def spread(
 
 
 def usable(case: Case) -> bool:
-    """False for what says nothing in this phase: the marker is not in the head, or nobody could tell."""
-    if case.toxic.kind in ("slam", "stall") and case.phase in ("list", "get") and case.toxic.side == "request":
-        return True
-    return not (case.phase == "token" and case.toxic.kind in ("swap", "twice"))
+    """False for what cannot be had in this phase."""
+    kind = case.toxic.kind
+    if kind in ("slam", "stall"):
+        # What is read of a request before it is known must tell whose it is, and something must be left to read.
+        return case.phase != "token"
+    return not (case.phase == "token" and kind in ("swap", "twice"))
 
 
-__all__ = ["SHORT", "Case", "Tally", "batches", "every_cut", "run", "sizes", "some_cuts", "spread", "stand", "usable"]
+REFUSED: Final = ("create", "status", "cancel")
+"""Where the moment can be chosen at which nobody listens."""
+
+
+def missed(total: Tally) -> list[str]:
+    """Say what a run must reach and has not."""
+    wanted: set[tuple[str, str]] = {
+        (phase, toxic.kind) for phase in PHASES for toxic in (*QUICK, *HANGING) if usable(Case(phase, toxic))
+    }
+    wanted |= {(phase, "refused") for phase in REFUSED} | {("status", "crossed")}
+    kinds = (
+        "Accepted CallLost Inconclusive",
+        "Observed ReadFailed",
+        "CancelAnswered CallLost",
+        "ResultAccepted ReadFailed",
+    )
+    told = {
+        (exchange, kind)
+        for exchange, words in zip(("create", "status", "cancel", "result"), kinds, strict=True)
+        for kind in words.split()
+    } | {("list", "Accepted"), ("list", "Inconclusive"), ("status", "IdentityChanged")}
+    found = [f"never reached: {phase} {kind}" for phase, kind in sorted(wanted - set(total.kinds))]
+    found += [f"never told: {exchange} {kind}" for exchange, kind in sorted(told - set(total.told))]
+    return found + ([] if total.arrived else ["no create arrived whose answer was lost"])
+
+
+__all__ = ["SHORT", "Case", "Stand", "Tally", "batches", "every_cut", "run", "sizes", "some_cuts", "spread", "stand"]

@@ -39,7 +39,6 @@ Kind = Literal[
     "swap",  # two pieces of the answer change places
     "crossed",  # two answers change places
     "garbage",  # bytes follow the answer
-    "instead",  # another answer
 ]
 Side = Literal["request", "answer"]
 Framing = Literal["length", "chunked", "close"]
@@ -55,7 +54,6 @@ class Toxic:
     reset: bool = False  #: RST in place of FIN
     framing: Framing = "length"  #: how the end of the answer is told
     seconds: float = 0.0
-    answer: bytes = b""  #: for "instead"
 
     def __str__(self) -> str:
         ends = " rst" if self.reset else ""
@@ -323,14 +321,6 @@ class Proxy:
         await self._write(seen, writer, answer)
         return True
 
-    async def _instead(
-        self, seen: Seen, toxic: Toxic, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> bool:
-        seen.answer, seen.stray = toxic.answer, True
-        await self._write(seen, writer, seen.answer)
-        await _close(writer, reset=False)
-        return False
-
     async def _write(self, seen: Seen, writer: asyncio.StreamWriter, data: bytes) -> None:
         if data:
             writer.write(data)
@@ -361,7 +351,6 @@ _WAYS: Final[dict[str, _Way]] = {
     "garbage": Proxy._echo,
     "swap": Proxy._swap,
     "crossed": Proxy._crossed,
-    "instead": Proxy._instead,
 }
 
 

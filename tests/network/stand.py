@@ -56,6 +56,7 @@ class Stand:
     proxy: Proxy
     line: Loop  #: the proxy's event loop
     timeout: float
+    idempotent: bool  #: a cancel may be repeated
 
     def forget(self) -> None:
         """Forget what the proxy has seen."""
@@ -135,4 +136,4 @@ def stand(timeout: float = LONG, *, lax: bool = False, idempotent: bool = False)
             if lax and flavour == "v1":
                 changes[_LAX.replace("true", "false")] = ""
             stage.contract(flavour, changes)
-        yield Stand(stage, sim, proxy, line, timeout)
+        yield Stand(stage, sim, proxy, line, timeout, idempotent)
