@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -33,6 +34,16 @@ _MOST: Final = {
     "commit uncertain": 0.02,
 }
 _USUAL: Final = 0.12
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What a run is about, where it is not to be drawn from everything: to find one bug sooner."""
+
+    personalities: tuple[str, ...] = ()
+    flavours: tuple[str, ...] = ()
+    faults: Mapping[str, float] = field(default_factory=dict)  #: rates of these, whatever the seed says
+    cancels: float = 0.3  #: how many operations somebody cancels
 
 
 @dataclass

@@ -399,6 +399,17 @@ def _truth(world: World, record: Record) -> None:
         if not violated and not seen and not record.has("Decided"):
             world.problem("I3", f"{record.id} has {len(record.jobs)} jobs at the provider, and nobody noticed")
     _frozen(world, record)
+    _absence(world, record)
+
+
+def _absence(world: World, record: Record) -> None:
+    """I5: where absence was proven, there was nothing. What was sent late, after a stall, counts for nothing here."""
+    if any(one.late for one in world.sends if one.operation == record.id):
+        return
+    for event in record.events:
+        there = [job.id for job in record.jobs if job.created < event.moment - 1.0]
+        if event.kind == "ProvenAbsent" and there:
+            world.problem("I5", f"{record.id} was said to have no job, and the provider had {there[0]}")
 
 
 def _success(world: World, record: Record) -> None:

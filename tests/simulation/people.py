@@ -16,6 +16,7 @@ from opledger.receiver.app import Receiver
 from opledger.rules.model import Choice, Operation, State
 from opledger.sim.contracts import contract_name
 from opledger.sim.hooks import WEBHOOK_SECRET, Account, sign
+from tests.simulation.faults import Focus
 from tests.simulation.loop import WORLD
 from tests.simulation.ports import EPOCH
 from tests.simulation.provider import FINAL, FLAVOURS, PERSONALITIES, Job
@@ -38,7 +39,7 @@ class Plan:
     approvals: str  #: yes, no or never
 
 
-def plan(random: Random, number: int, liked: list[str], flavours: list[str], operation: str) -> Plan:
+def plan(random: Random, number: int, liked: list[str], flavours: list[str], operation: str, cancels: float) -> Plan:
     """Draw an operation."""
     flavour, personality = random.choice(flavours), random.choice(liked)
     seconds = random.choice((0.5, 3.0, 10.0, 45.0, 120.0, 400.0, 1e9 if random.random() < 0.3 else 60.0))
@@ -65,7 +66,7 @@ def plan(random: Random, number: int, liked: list[str], flavours: list[str], ope
         personality,
         body,
         amount,
-        after if random.random() < 0.3 else None,
+        after if random.random() < cancels else None,
         random.choice(("yes", "yes", "yes", "no", "never")),
     )
 
@@ -73,8 +74,9 @@ def plan(random: Random, number: int, liked: list[str], flavours: list[str], ope
 class People:
     """Everybody around one ledger who is no worker."""
 
-    def __init__(self, world: World, operations: int) -> None:
-        self.world, self.count = world, operations
+    def __init__(self, world: World, operations: int, focus: Focus) -> None:
+        self.world, self.count, self.focus = world, operations, focus
+        world.swarm.rates.update(focus.faults)
         self.random = world.people_random
         self.plans: dict[str, Plan] = {}
         self.deciding = True
@@ -106,11 +108,12 @@ class People:
         random, world = self.random, self.world
         liked = random.sample(PERSONALITIES, random.choice((2, 3, 5, len(PERSONALITIES))))
         flavours = random.sample(FLAVOURS, random.choice((1, 2, 3, len(FLAVOURS))))
+        liked, flavours = list(self.focus.personalities) or liked, list(self.focus.flavours) or flavours
         pace = random.choice((0.0, 0.5, 5.0, 30.0))
         for number in range(self.count):
             if pace:
                 await asyncio.sleep(random.expovariate(1 / pace))
-            one = plan(random, number, liked, flavours, new_operation_id(world.clock))
+            one = plan(random, number, liked, flavours, new_operation_id(world.clock), self.focus.cancels)
             self.plans[one.operation] = one
             world.loop.spawn(world.people, self._life(one))
         self.last = world.loop.now

@@ -7,21 +7,23 @@ from collections import Counter
 from typing import Final
 
 from opledger.errors import StoreUnavailable
+from tests.simulation.faults import Focus
 from tests.simulation.judge import judge
 from tests.simulation.loop import WORLD, Spinning
 from tests.simulation.people import People
 from tests.simulation.world import BOUND, SAFETY, SLICE, Outcome, Slot, World
 
+EVERYTHING: Final = Focus()
 OPERATIONS: Final = 20
 """Operations of one seed."""
 
 
-def run(seed: int, *, operations: int = OPERATIONS, keep: bool = False) -> Outcome:
+def run(seed: int, *, operations: int = OPERATIONS, keep: bool = False, focus: Focus = EVERYTHING) -> Outcome:
     """Run a seed, and judge it. The same seed brings the same outcome."""
     began = time.process_time()
     world = World(seed, keep=keep)
     with world.built():
-        people = People(world, operations)
+        people = People(world, operations, focus)
         for number in (1, 2):
             slot = Slot(number, world.store)
             world.slots.append(slot)

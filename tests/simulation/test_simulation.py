@@ -46,7 +46,7 @@ def test_the_same_seed_is_the_same_in_every_process() -> None:
 
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.quick], ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
-    found = planted(bug.patch, first=bug.first, seeds=3)
+    found = planted(bug.patch, first=bug.first, seeds=4, operations=10, focus=bug.focus)
     assert found.problem is not None
     assert found.numbers & bug.breaks, f"found as {sorted(found.numbers)}: {found.problem.words}"
 
