@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 
 from opledger.checkpoints import givingup, report, standing
 from opledger.checkpoints.givingup import Forgotten
+from opledger.checkpoints.maker import Checkpointer
 from opledger.edges.clock import SystemClock
 from opledger.errors import ConfigWrong, IntegrityBroken, LeaseLost, Refused, StoreUnavailable, UsageError
 from opledger.ledger.audit import remember
@@ -190,6 +191,23 @@ def test_a_checkpoint_comes_with_an_acknowledgement_though_nothing_moved(world: 
         old.worker().run()
         old.worker().run()
         assert [signed.note.number for signed in old.notes()] == [1, 3]
+        assert old.findings() == []
+
+
+def test_who_dies_behind_an_acknowledgement_has_said_it_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is committed with its checkpoint, and no anchor has that yet: the next worker starts, and brings it there."""
+    go_on(world)
+    restore = backup(world)
+    go_on(world)
+    with restore() as old:
+        with monkeypatch.context() as dying:
+            dying.setattr(Checkpointer, "anchor", lambda _: None)
+            acknowledged(old)
+        assert old.kept() == [1, 2]
+        worker = old.worker()
+        worker.start()
+        worker.run()
+        assert old.kept() == [1, 2, 3]
         assert old.findings() == []
 
 
