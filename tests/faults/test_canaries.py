@@ -281,13 +281,41 @@ def test_forty_secrets_in_twelve_encodings_are_nowhere(
     everything = b"\0".join(told)
     for witness in (b"no such key: ", b"CANARY_s00", b"PATH=", b"Traceback", b"hook.news_%d" % (len(forms) - 1)):
         assert witness in everything, witness  # what was said around the secrets is kept
+    holds = searched(everything)
+    assert holds(b"no such key: ")
     leaks = [
         (named[f"s{number:02}"], trace)
         for number, secret in enumerate(secrets)
         for trace in traces(secret)
-        if trace in everything
+        if holds(trace)
     ]
     assert leaks == []
+
+
+def searched(everything: bytes) -> Callable[[bytes], bool]:
+    """`in`, for thousands of questions that are nearly all answered with no.
+
+    Wherever a trace stands, one of four ways to cut it into fours falls on the cuts of the whole; most traces have a
+    four that stands nowhere. What is left is looked for in earnest. Traces of seven bytes or more have a four each way.
+    """
+    fours = set(memoryview(everything + bytes(-len(everything) % 4)).cast("I"))
+
+    def holds(trace: bytes) -> bool:
+        assert len(trace) >= 7
+        ways = (memoryview(trace[at : len(trace) - (len(trace) - at) % 4]).cast("I") for at in range(4))
+        return any(fours.issuperset(way) for way in ways) and trace in everything
+
+    return holds
+
+
+@pytest.mark.parametrize("before", range(9))
+@pytest.mark.parametrize("size", range(7, 17))
+def test_the_search_misses_nothing(before: int, size: int) -> None:
+    """Wherever it stands, and however long it is; and what only looks like it is not it."""
+    trace = bytes(range(100, 100 + size))
+    assert searched(b"." * before + trace + b"." * 5)(trace)
+    assert searched(b"." * before + trace)(trace)
+    assert not searched(b"." * before + trace[:-1] + b"..." + trace[1:])(trace)
 
 
 QUICK: Final = {
