@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -28,6 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(home.cleanup)
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         os.environ[name] = str(Path(home.name) / name.lower())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has whatever it starts in the background ignore Ctrl-C, and so would all that a test interrupts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     memory = in_memory()
     if memory is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))

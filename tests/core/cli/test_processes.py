@@ -95,6 +95,7 @@ def test_waiting_can_be_interrupted(terminal: Terminal) -> None:
         out, err = waiting.communicate(timeout=60)
     finally:
         waiting.kill()
+        waiting.communicate()
     assert (waiting.returncode, out) == (130, "")
     assert "Traceback" not in err
 
