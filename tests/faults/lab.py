@@ -29,7 +29,7 @@ from tests.faults.victim import Order, Strike, child
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LONG: Final[Mapping[str, str]] = {"create": "60s", "result": "60s", "cancel": "60s", "collect": "60s"}
-PATIENCE: Final = 40.0
+PATIENCE: Final = 60.0
 """Seconds after which a test gives up on something that should have happened long ago."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")

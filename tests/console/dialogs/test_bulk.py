@@ -15,6 +15,7 @@ from opledger_console.dialogs.lines import Lines
 from opledger_console.dialogs.parts import FieldInput, Press
 from opledger_console.verdicts import BulkVerdict
 from tests.console.dialogs.samples import HOSTILE, PROSPECTS, Clock, Opened
+from tests.console.hands import until
 
 
 def drawn(pilot: Pilot[None]) -> str:
@@ -86,7 +87,7 @@ async def test_five_thousand_are_all_listed() -> None:
         assert dialog.query_one(Lines).count > 10_000
         dialog.query_one(Lines).focus()
         await pilot.press("G")
-        assert "None is left out." in drawn(pilot)
+        await until(pilot, lambda: "None is left out." in drawn(pilot))
         assert "00004999" in drawn(pilot)
 
 

@@ -118,17 +118,23 @@ def test_what_others_can_get_at_is_told_with_what_to_do(tmp_path: Path, monkeypa
 @pytest.mark.slow
 def test_nothing_the_demonstration_leaves_behind_is_open_to_others(tmp_path: Path) -> None:
     """T24: database, log, results, packets, contracts, log of the worker: walked, under the most generous umask."""
-    script = "import os, sys; os.umask(0); from opledger.cli import main; sys.exit(main(['demo', '--headless']))"
+    script = (
+        "import os, sys; os.umask(0); from opledger.cli import main; from opledger.sim import demo;"
+        "demo.LONGEST = 500; sys.exit(main(['demo', '--headless']))"  # people would not wait so long
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     left = [path for path in tmp_path.rglob("*") if not path.is_symlink()]
     names = {path.name for path in left}
-    assert {"ledger.db", "worker.log", "packets", "contracts", "results"} <= names, done.stderr[-2000:]
+    assert {"ledger.db", "worker.log", "packets", "contracts", "results"} <= names, (
+        done.stdout[-2000:],
+        done.stderr[-2000:],
+    )
     open_ = {str(path.relative_to(tmp_path)): oct(mode(path)) for path in left if mode(path) & 0o077}
     assert open_ == {}
