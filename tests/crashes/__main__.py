@@ -22,17 +22,17 @@ from tests.crashes.stories import STORIES
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; returns the exit code."""
     asked = _parse(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the lanes clean up behind themselves
     if asked.list:
         print("\n".join(f"{story.name}{' (core)' if story.core else ''}" for story in STORIES.values()))
         return 0
-    if asked.prove:
-        return prove(asked.jobs)
     wanted = asked.only or [story.name for story in STORIES.values() if story.core or asked.long]
     unknown = sorted(set(wanted) - set(STORIES))
     if unknown:
         print(f"there is no story {unknown[0]!r}; --list names them", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the lanes clean up behind themselves
+    if asked.prove:
+        return prove(asked.jobs)
     stories = [STORIES[name] for name in wanted]
     run = Run(stories, asked.jobs, every=asked.every, every_pair=asked.every_pair, broken=asked.broken)
     if asked.at is not None:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.crashes.__main__ import main
 from tests.crashes.broken import BROKEN
 from tests.crashes.points import KINDS, fresh, kinds
 from tests.crashes.stories import STORIES
@@ -29,24 +30,24 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_core_stories_with_a_death_at_every_twelfth_point() -> None:
+def test_the_core_stories_with_a_death_at_every_twentieth_point() -> None:
     """A sample; all of them: ``python -m tests.crashes``, and every story: ``--long``."""
-    done = run("--every", "12")
+    done = run("--every", "20")
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.search(r"10 stories, (\d+) points, (\d+) kills, 0 pairs .* 0 wrong", done.stdout)
     assert found is not None, done.stdout
     points, deaths = map(int, found.groups())
     assert points > 400
-    assert deaths >= points / 13
+    assert deaths >= points / 21
 
 
 def test_a_death_in_the_recovery_from_a_death() -> None:
     """Whoever takes over dies as well, and a third one brings it to its end: recovery is no special time."""
-    done = run("--only", "plain", "--only", "cancel-running", "--pairs", "--every", "9")
+    done = run("--only", "plain", "--pairs", "--every", "12")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"2 stories, .* (\d+) pairs .* 0 wrong", done.stdout)
+    found = re.search(r"1 stories, .* (\d+) pairs .* 0 wrong", done.stdout)
     assert found is not None, done.stdout
-    assert int(found.group(1)) >= 8
+    assert int(found.group(1)) >= 4
 
 
 def test_every_planted_fault_is_found() -> None:
@@ -58,7 +59,7 @@ def test_every_planted_fault_is_found() -> None:
 
 def test_a_story_that_does_not_exist_is_a_slip() -> None:
     """And not a run that found nothing."""
-    assert run("--only", "nothing").returncode == 2
+    assert main(["--only", "nothing"]) == 2
 
 
 def test_the_stories_are_enough() -> None:
