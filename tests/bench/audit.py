@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opledger.edges.clock import SystemClock
-from opledger.ledger import verifying
+from opledger.ledger import slices, verifying
 from opledger.rules import evidence as e
 from opledger.rules.files.contract import digest_of
 from opledger.rules.model import Action, Means
@@ -53,7 +53,7 @@ def _checks() -> list[Any]:
 
 def _round(url: str, helpers: int, *, records: bool) -> tuple[float, float]:
     clock = SystemClock()
-    pool = verifying.processes(url, helpers, _checks) if helpers > 1 else None
+    pool = slices.processes(url, helpers, _checks) if helpers > 1 else None
     with Store.open(url, read_only=True) as store:
         begun = time.process_time()
         found = verifying.verify(store, clock, trust=lambda _: None, records=records, helpers=pool)
@@ -79,16 +79,20 @@ def _write(store: Store, first: int, count: int) -> None:
     ]
     store.open_many(new)
     ids = [one.operation_id for one in new]
-    said: list[Callable[[str], e.Evidence]] = [
-        lambda _: e.CallSent("call_1", Action.CREATE, "POST", "https://api.example.com/jobs", 1, may_create=True),
-        lambda name: e.Accepted(call_id="call_1", job_id=f"job{name}"),
-        *(
-            lambda name: e.Observed(job_id=f"job{name}", remote_state="running", means=Means.RUNNING, call_id="c")
-            for _ in range(EVENTS - 4)
-        ),
-        lambda name: e.Observed(job_id=f"job{name}", remote_state="failed", means=Means.FAILED),
+
+    def polled(name: str, call: str, word: str, means: Means) -> e.Evidence:
+        return e.Observed(call_id=call, job_id=f"job{name}", remote_state=word, means=means, status=200)
+
+    said: list[Callable[[str, str], e.Evidence]] = [
+        lambda _, call: e.CallSent(call, Action.CREATE, "POST", "https://api.example.com/jobs", 1, may_create=True),
+        lambda name, call: e.Accepted(call_id=call.replace("_2", "_1"), job_id=f"job{name}"),
+        *(lambda name, call: polled(name, call, "running", Means.RUNNING) for _ in range(EVENTS - 4)),
+        lambda name, call: polled(name, call, "failed", Means.FAILED),
     ]
     for seconds, say in enumerate(said, start=1):
-        writes = [Write(name, say(name), WORKER, after(seconds), f"call:{name}", no_plan) for name in ids]
+        calls = {name: f"call_{seconds}{hashlib.sha256(name.encode()).hexdigest()[:19]}" for name in ids}
+        writes = [
+            Write(name, say(name, calls[name]), WORKER, after(seconds), f"call:{calls[name]}", no_plan) for name in ids
+        ]
         for outcome in store.record_many(writes):
             assert isinstance(outcome, Recorded), outcome

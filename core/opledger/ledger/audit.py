@@ -25,7 +25,8 @@ from opledger.edges.sshkeys import read_signers
 from opledger.errors import ConfigWrong, OpledgerError, StoreUnavailable, UsageError
 from opledger.ledger import archive
 from opledger.ledger.reading import Reading
-from opledger.ledger.verifying import LISTED, Progress, Trust, Verified, processes, verify
+from opledger.ledger.slices import processes
+from opledger.ledger.verifying import LISTED, Progress, Trust, Verified, verify
 from opledger.rules import approval_signatures, notes
 from opledger.rules.audit import Check
 from opledger.rules.auditlog import Kept
@@ -98,12 +99,14 @@ def run(
 
 
 def _astray(store: Store, found: Verified) -> Iterator[Finding]:
-    """What would keep the checkpointer from signing new events: only told where leaves and checkpoints hold themselves."""
+    """What would keep the checkpointer from signing new events; only told where leaves and checkpoints hold."""
     broken = any(kind.startswith(("CHECKPOINT", "ANCHOR", "FORK")) for kind, _ in found.kinds)
     if broken or not found.complete or found.since is not None:
         return
     for name, seq in auditing.astray(store.database):
-        words = f"the checkpointer is told that a leaf holds event {seq!r:.40} of it, and none does: what comes up to there"
+        words = (
+            f"the checkpointer is told that a leaf holds event {seq!r:.40} of it, and none does: what comes up to there"
+        )
         id_, number = name if isinstance(name, str) else None, seq if type(seq) is int else None
         yield Finding("PROJECTION", id_, number, f"{words} would stay unsigned; delete its row of the table anchored")
 

@@ -15,8 +15,10 @@ from opledger.rules import evidence as e
 from opledger.rules.audit import Check, Leaf, Raw, Scanner
 from opledger.rules.files.contract import digest_of
 from opledger.rules.fingerprint import fingerprint
+from opledger.rules.folding import Folder
 from opledger.rules.journal import Finding
 from opledger.rules.model import Operation
+from opledger.rules.projection import Entry
 from opledger.rules.tombstones import Tombstone
 from opledger.store import auditing, rows
 from opledger.store.auditing import Slice
@@ -68,7 +70,7 @@ def look(
     `seen` says up to which event earlier leaves go, where those are not looked at; it only counts what came after.
     With `records=False` chains and leaves are looked at, and records are not computed again from their journals.
     """
-    part, scanner = Part(), Scanner()
+    part, scanner, folder = Part(), Scanner(), Folder()
     kept = {row[0]: row for row in found.operations}
     requests = {row[0]: row for row in found.requests}
     stones = {row[0]: Tombstone(*row) for row in found.tombstones}
@@ -86,7 +88,8 @@ def look(
             part.tail += tail
             part.loose += tail > 0
         if records and before == len(part.findings) and one.chain and one.record is not None:
-            part.findings += _compared(part, name, one.chain, one.record, requests.get(name), checks)
+            again = folder.fold(one.chain, scanner.said)
+            part.findings += _compared(part, name, again, one.record, requests.get(name), checks)
     part.findings = [one if _is_fit(one) else _fit(one) for one in part.findings]
     return part
 
@@ -189,19 +192,23 @@ def _digest(stone: Tombstone) -> bytes | None:
 
 
 def _compared(
-    part: Part, name: str, chain: Sequence[Raw], record: Raw, request: Raw | None, checks: Sequence[Check]
+    part: Part,
+    name: str,
+    again: tuple[Operation, list[Entry]] | Finding,
+    record: Raw,
+    request: Raw | None,
+    checks: Sequence[Check],
 ) -> list[Finding]:
     """Compare a record and a request with what the journal says; PROJECTION where they differ.
 
     Notes in `part` which answers and which contract it rests on.
     """
-    again = audit.rebuilt(chain)
     if isinstance(again, Finding):
         return [again]
     operation, entries = again
-    for seq, entry in enumerate(entries, start=1):
+    for entry in entries:
         if (answer := getattr(entry.evidence, "answer", None)) is not None:
-            part.answers.setdefault(answer, (name, seq))
+            part.answers.setdefault(answer, (name, entry.seq))
     part.contracts.setdefault(operation.contract_digest, name)
     found = [one for check in checks for one in check(name, entries)]
     wrong = _differing(record, operation)

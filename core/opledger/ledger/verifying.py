@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Any, Final
 
 from opledger.edges.clock import Clock
 from opledger.errors import UsageError
-from opledger.ledger.auditing import Part, cited, in_pieces, look, of_range, pinned
+from opledger.ledger.auditing import Part, pinned
+from opledger.ledger.slices import is_name, parts
 from opledger.rules import auditlog, notes
 from opledger.rules.audit import Check, Leaf
 from opledger.rules.auditlog import BEGINNING, Anchors, Judge, Kept, Log, Start
@@ -28,9 +28,6 @@ from opledger.rules.notes import NoteInvalid, Signed
 from opledger.rules.tree import Tree
 from opledger.store import Store, auditing
 from opledger.store.auditing import Papers
-
-STEP: Final = 500
-"""Operations in one slice."""
 
 EVERY: Final = 0.2
 """Seconds between two words about how far it got."""
@@ -210,10 +207,10 @@ def verify(  # noqa: PLR0913 - one for each thing that can be said of a verifica
     run.find(compared.findings)
     pool = helpers() if helpers is not None and events >= MANY and start is BEGINNING else None
     with pool or contextlib.nullcontext():
-        ids = None if start is BEGINNING else sorted({*filter(_is_name, leaves), *auditing.moved(store.database)})
+        ids = None if start is BEGINNING else sorted({*filter(is_name, leaves), *auditing.moved(store.database)})
         if ids is not None:
             run.total = len(ids)
-        for part in _parts(store, leaves, checks, run, ids=ids, records=records, pool=pool):
+        for part in parts(store, leaves, checks, run.asked, ids=ids, records=records, pool=pool):
             run.add(part)
     run.find([*pinned(store.database, run.part.contracts)])
     complete = not run.stopped
@@ -306,91 +303,3 @@ def _start(papers: Papers, trusted: Trust | None, since: int | None) -> tuple[St
     except (ValueError, TypeError) as error:
         raise UsageError(f"checkpoint {since} cannot be begun at ({error}); verify all: --full") from error
     return Start(since, signed.hash, edge), signed
-
-
-# --- slices, here or in processes beside --------------------------------------------------------------------------
-
-
-def _parts(
-    store: Store,
-    leaves: Mapping[str, Sequence[Leaf]],
-    checks: Sequence[Check],
-    run: _Run,
-    *,
-    ids: Sequence[str] | None,
-    records: bool,
-    pool: ProcessPoolExecutor | None,
-) -> Iterator[Part]:
-    if ids is not None:
-        for some in in_pieces(ids, STEP):
-            if run.asked():
-                return
-            of_these = {name: leaves[name] for name in some if name in leaves}
-            seen = auditing.anchored(store.database, some)
-            found = look(auditing.named(store.database, some), of_these, checks, records=records, seen=seen)
-            yield cited(store.database, found)
-        return
-    asked = _asked(store, leaves)
-    if pool is None:
-        for after, upto, mine in asked:
-            if run.asked():
-                return
-            found = look(auditing.within(store.database, after, upto), mine, checks, records=records)
-            yield cited(store.database, found)
-        return
-    under_way: set[Future[Part]] = set()
-    try:
-        for after, upto, mine in asked:
-            if run.asked():
-                break
-            under_way.add(pool.submit(_in_child, after, upto, mine, records=records))
-            if len(under_way) > 8:
-                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in done)
-        for one in under_way:
-            yield one.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str)  # SQLite keeps whatever is put into a column
-
-
-def _asked(
-    store: Store, leaves: Mapping[str, Sequence[Leaf]]
-) -> Iterator[tuple[str, str | None, Mapping[str, Sequence[Leaf]]]]:
-    names = sorted(filter(_is_name, leaves))
-    at = 0
-    for after, upto in auditing.bounds(store.database, STEP):
-        mine, at = of_range(leaves, names, after, upto, at)
-        yield after, upto, mine
-
-
-_child: tuple[Store, Sequence[Check]] | None = None
-
-
-def _begin_child(url: str, checks: Callable[[], Sequence[Check]]) -> None:
-    global _child  # noqa: PLW0603 - one process, one task
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asked; the children are told
-    _child = Store.open(url, read_only=True), checks()
-
-
-def _in_child(after: str, upto: str | None, leaves: Mapping[str, Sequence[Leaf]], *, records: bool) -> Part:
-    assert _child is not None, "begun by _begin_child"
-    store, checks = _child
-    return cited(store.database, look(auditing.within(store.database, after, upto), leaves, checks, records=records))
-
-
-def processes(url: str, count: int, checks: Callable[[], Sequence[Check]]) -> Callable[[], ProcessPoolExecutor]:
-    """Return what starts processes that help; for programs whose main module may be imported again.
-
-    `checks` makes the checks anew over there, so it must be something that can be pickled.
-    """
-    import multiprocessing
-
-    context = multiprocessing.get_context("spawn")
-    begin = partial(_begin_child, url, checks)
-    return lambda: ProcessPoolExecutor(count, mp_context=context, initializer=begin)

@@ -7,29 +7,34 @@ stored, whatever stands in them, and nothing here trusts a column that it has no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from json.encoder import encode_basestring as quoted
 from typing import Any, Final, NamedTuple
 
-from opledger.errors import IllegalTransition
 from opledger.rules import jsontext, tree
-from opledger.rules.evidence import Submitted
-from opledger.rules.journal import DOMAIN, FORMAT, Finding, Row, read_body, verify_chain
-from opledger.rules.model import Operation, Plan, to_rfc3339
-from opledger.rules.projection import Entry, changes_by, project
+from opledger.rules.journal import DOMAIN, FORMAT, Finding, Row, verify_chain
+from opledger.rules.model import to_rfc3339
+from opledger.rules.projection import Entry
 
 Raw = Sequence[Any]
 """One row of the event table in the order of `Row`, as the driver gave it."""
+
+_NEXT: Final = re.compile(
+    r'null|\{"at":(?:null|"[0-9T:.-]{26}Z"),"because":"(?:[^"\\\x00-\x1f]++|\\.)*+","kind":"[a-z_]++"\}'
+)
+"""What an event says of the next step."""
+
+Said = tuple[str, str, str]
+"""Of one event: what its bytes begin with up to its time, which names the actor; its data, and its plan, as JSON."""
 
 _FIRST: Final = bytes(32)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ACTOR: Final = '{"actor":'
 _AT: Final = '},"at":"'
 _KEPT: Final = 4096
-_FIELDS: Final = tuple(field.name for field in fields(Operation))
 
 
 class Leaf(NamedTuple):
@@ -52,19 +57,28 @@ class Scanner:
         self._starts: dict[str, str] = {}
         self._seconds: dict[int, str] = {}
         self._middles: dict[tuple[str | None, str], str] = {}
+        self.said: list[Said] = []  #: of each event of the last chain that was whole
 
     def whole(self, operation_id: str, rows: Iterable[Raw]) -> bool:
-        """True where every event follows from the one before, its hash is right and its columns are what it says."""
+        """True where every event follows from the one before, its hash is right and its columns are what it says.
+
+        `said` has what no column of them holds, or nothing where the chain is not whole.
+        """
+        self.said = []
         try:
-            return self._whole(operation_id, rows)
+            whole = self._whole(operation_id, rows)
         except (TypeError, ValueError, AttributeError, OverflowError):  # SQLite keeps whatever is put into a column
-            return False
+            whole = False
+        if not whole:
+            self.said = []
+        return whole
 
     def _whole(self, operation_id: str, rows: Iterable[Raw]) -> bool:
         name = operation_id.encode()
         head = DOMAIN + len(name).to_bytes(8, "big") + name
         own = f',"operation_id":{quoted(operation_id)},"reason":'
         before, seq, starts, seconds, middles = _FIRST, 0, self._starts, self._seconds, self._middles
+        say, following = self.said.append, _NEXT.match
         for id_, number, at, actor, kind, left, entered, cause, reason, job, body, link, digest, form in rows:
             seq += 1  # noqa: SIM113 - as fast as can be
             if (
@@ -92,12 +106,17 @@ class Scanner:
             )
             middle = middles.get((left, kind)) or self._middle(left, kind)
             begun = len(start)
-            if not (
-                text.startswith(then, begun)
-                and text.endswith(end)
-                and text.startswith(middle, text.rfind(',"format":', begun + len(then), len(text) - len(end)))
+            data = begun + len(then) - 1
+            last = len(text) - len(end)
+            form_at = text.rfind(',"format":', data, last)
+            plan = following(text, form_at + len(middle))
+            if (
+                plan is None
+                or plan.end() != last
+                or not (text.startswith(then, begun) and text.endswith(end) and text.startswith(middle, form_at))
             ):
                 return False
+            say((start, text[data:form_at], plan[0]))
         return True
 
     def _start(self, actor: str, text: str) -> str:
@@ -164,41 +183,6 @@ def against_leaves(operation_id: str, rows: Sequence[Raw], leaves: Sequence[Leaf
 
 Check = Callable[[str, Sequence[Entry]], Iterable[Finding]]
 """Looks at the events of one whole chain, as they were recorded: signatures of approvals."""
-
-
-class _Draft:
-    """A record that is changed in place, event after event: to make a new one each time takes longer than all else.
-
-    It has what those who fold ask of an `Operation`, and nothing that they ask is plan, version or head.
-    """
-
-    def __init__(self, operation: Operation) -> None:
-        self.__dict__.update({name: getattr(operation, name) for name in _FIELDS})
-
-    sent = Operation.sent
-
-
-def rebuilt(rows: Sequence[Raw]) -> tuple[Operation, list[Entry]] | Finding:
-    """Fold a whole chain into the record that it must have beside it; PROJECTION where that cannot have happened."""
-    again: _Draft | None = None
-    plan: Plan | None = None
-    entries: list[Entry] = []
-    for row in rows:
-        try:
-            written = read_body(row[10])
-            if again is None or isinstance(written.entry.evidence, Submitted):
-                again = _Draft(project(again, written.entry))  # type: ignore[arg-type]
-            else:
-                again.__dict__.update(changes_by(again, written.entry))  # type: ignore[arg-type]
-        except (ValueError, IllegalTransition) as error:
-            words = f"event {row[1]} cannot follow what stands before it: {error}"
-            return Finding("PROJECTION", row[0], row[1], words)
-        entries.append(written.entry)
-        plan = written.plan
-    assert again is not None, "a chain has at least one event"
-    last = rows[-1]
-    sealed = {"next": plan, "version": last[1], "head_seq": last[1], "head_hash": last[12].hex()}
-    return Operation(**{**again.__dict__, **sealed}), entries
 
 
 def sha256_of(value: Any) -> str | None:

@@ -106,17 +106,29 @@ def read_body(body: bytes) -> Written:
             cause=event["cause"],
             reason=event["reason"],
         )
-        plan = _read_next(event["next"])
+        plan = plan_of(event["next"])
         return Written(entry, plan, _state(event["from"]), _state(event["to"]), event["remote_job_id"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"these bytes are no event of this journal: {error!r}") from error
+
+
+def actor_of(start: str) -> Actor:
+    """Return whom an event names, by what its text begins with up to its time: ``{"actor":{…},"at":"``.
+
+    Raises ValueError for a text that `body_of` did not begin.
+    """
+    try:
+        return _read_actor(jsontext.loads(start.removeprefix(_ACTOR).removesuffix(',"at":"')))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the event begins with no actor: {error!r}") from error
 
 
 def _read_actor(data: Any) -> Actor:
     return Actor(data["name"], ActorKind(data["kind"]), data.get("host"), data.get("process"))
 
 
-def _read_next(data: Any) -> Plan | None:
+def plan_of(data: Any) -> Plan | None:
+    """Rebuild what an event says of the next step. Raises TypeError, KeyError or ValueError for anything else."""
     if data is None:
         return None
     return Plan(data["kind"], None if data["at"] is None else from_rfc3339(data["at"]), data["because"])

@@ -7,9 +7,9 @@ a record can be rebuilt from its events at any time and must equal the stored ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opledger.errors import IllegalTransition
 from opledger.rules import attention, deliveries, partial
@@ -34,8 +34,7 @@ from opledger.rules.opened import opened
 from opledger.rules.states import advance
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One event before it is hashed: what happened, when, by whom, because of what."""
 
     operation_id: str
@@ -127,7 +126,7 @@ def _with_jobs(before: Operation, *jobs: str | None) -> tuple[str, ...]:
 
 
 def _counted(before: Operation, action: Action) -> Attempts:
-    return replace(before.attempts, **{action.value: getattr(before.attempts, action.value) + 1})
+    return before.attempts.plus(action)
 
 
 def _attend(before: Operation, changes: Changes, after: Attention | None) -> None:

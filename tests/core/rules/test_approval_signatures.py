@@ -93,7 +93,7 @@ def test_signed_approvals_hold() -> None:
 def test_any_other_fact_in_the_event_breaks_the_signature(change: dict[str, Any]) -> None:
     """Whoever can write the database cannot make an approval of their own."""
     entry = approved()
-    forged = replace(entry, evidence=replace(entry.evidence, **change))
+    forged = entry._replace(evidence=replace(entry.evidence, **change))
     (finding,) = found(submitted(), forged)
     assert (finding.kind, finding.operation_id, finding.seq) == ("SIGNATURE", OP, 2)
 
@@ -101,7 +101,7 @@ def test_any_other_fact_in_the_event_breaks_the_signature(change: dict[str, Any]
 def test_reason_actor_and_operation_are_signed_too() -> None:
     """A signature cannot be carried to another operation, or put under other words."""
     entry = approved()
-    for forged in (replace(entry, reason="other"), replace(entry, actor=Actor("jo", ActorKind.HUMAN))):
+    for forged in (entry._replace(reason="other"), entry._replace(actor=Actor("jo", ActorKind.HUMAN))):
         assert [finding.kind for finding in found(submitted(), forged)] == ["SIGNATURE"]
     assert [finding.seq for finding in found(submitted(), entry, op="op_other")] == [2]
 
@@ -135,7 +135,7 @@ def test_a_signature_of_another_time_is_found() -> None:
     """Signed after it was recorded, or long before."""
     entry = approved()
     for at in (NOON - timedelta(seconds=1), NOON + LONGEST + timedelta(seconds=1)):
-        (finding,) = found(submitted(), replace(entry, at=at))
+        (finding,) = found(submitted(), entry._replace(at=at))
         assert "was signed at" in finding.message
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -282,7 +281,7 @@ def test_no_honest_event_is_suspected(events: list[tuple[Entry, State | None, Pl
     rows: list[Row] = []
     previous = GENESIS
     for seq, (entry, to_state, plan) in enumerate(events, 1):
-        rows.append(row_of(replace(entry, operation_id=OP, seq=seq), to_state, previous, plan))
+        rows.append(row_of(entry._replace(operation_id=OP, seq=seq), to_state, previous, plan))
         previous = rows[-1].hash.hex()
     assert verify_chain(OP, rows) == []
 
@@ -387,7 +386,7 @@ def test_a_changed_link_is_told_from_a_changed_event() -> None:
 def test_a_rehashed_event_breaks_the_link_after_it() -> None:
     """Whoever edits an event and mends its hash must rewrite everything after it."""
     rows = chain()
-    entry = replace(read_body(rows[2].body).entry, reason="forged")
+    entry = read_body(rows[2].body).entry._replace(reason="forged")
     rows[2] = row_of(entry, None, rows[1].hash.hex())
     assert kinds(verify_chain(OP, rows)) == {("LINK", 4)}
 
@@ -416,7 +415,7 @@ def test_events_that_stand_twice_or_out_of_order_are_found() -> None:
     rows = chain()
     assert kinds(verify_chain(OP, [*rows[:3], rows[2], *rows[3:]])) == {("SEQ", 3)}
     assert kinds(verify_chain(OP, [rows[0], rows[2], rows[1], *rows[3:]])) == {("SEQ", 3), ("SEQ", 2)}
-    forged = row_of(replace(read_body(rows[2].body).entry, reason="forged"), None, rows[1].hash.hex())
+    forged = row_of(read_body(rows[2].body).entry._replace(reason="forged"), None, rows[1].hash.hex())
     assert kinds(verify_chain(OP, [*rows[:3], forged, *rows[3:]])) == {("SEQ", 3)}
     first = rows[0]._replace(seq=0)
     assert {("SEQ", 0), ("COLUMN", 0)} <= kinds(verify_chain(OP, [first, *rows[1:]]))
