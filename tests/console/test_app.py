@@ -16,6 +16,8 @@ from opledger_console.app import SCREENS, ConsoleApp
 from opledger_console.desk import Desk, trace
 from opledger_console.dialogs.leaving import QuitDialog
 from opledger_console.dialogs.note import NoteDialog
+from opledger_console.messages import LedgerAway, NotGathered
+from opledger_console.screens.base import LedgerScreen
 from opledger_console.screens.command import CommandScreen
 from opledger_console.screens.help import HelpScreen
 from opledger_console.screens.inbox import InboxScreen
@@ -226,6 +228,33 @@ async def test_leaving_asks_only_where_something_typed_would_be_lost(home: Home)
         assert dialog.query_one("#reason", Input).value == "half a sentence"
         await pilot.press("ctrl+c", "ctrl+c")
         await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit, "end")
+
+
+@pytest.mark.parametrize("name", list(SCREENS))
+async def test_what_comes_while_a_screen_is_taken_down_is_let_go(home: Home, name: str) -> None:
+    """A read that ends, or a word of the database, finds no widget any more; nobody waits for it either."""
+    async with running(home, name) as pilot:
+        screen = pilot.app.screen
+        assert isinstance(screen, LedgerScreen)
+        asked = screen.question()
+        await screen.query("*").remove()
+        screen.post_message(LedgerAway("it is away"))
+        screen.post_message(NotGathered(asked, "it is away"))
+        screen.call_later(screen.action_look)
+        await pilot.pause()
+        assert pilot.app.is_running
+
+
+async def test_a_widget_that_is_missing_from_a_whole_screen_is_a_fault(home: Home) -> None:
+    """Else a slip in a screen would show as nothing at all."""
+    with pytest.raises(NoMatches):
+        await _ask_for_what_is_not_there(home)
+
+
+async def _ask_for_what_is_not_there(home: Home) -> None:
+    async with running(home, "operations") as pilot:
+        pilot.app.screen.call_later(lambda: pilot.app.screen.query_one("#nobody"))
+        await pilot.pause()
 
 
 @pytest.mark.parametrize("name", list(SCREENS))

@@ -13,6 +13,7 @@ from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
+from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -183,6 +184,19 @@ class LedgerScreen(Screen[None]):
             self.query_one(AttentionStrip).show(self.overview)
         self.set_class(self.away is not None, "-away")
         self.refresh_bindings()
+
+    # --- while it is taken down ---------------------------------------------------------------------------------
+
+    async def _dispatch_message(self, message: Message) -> None:
+        """Let a message go that came too late: what was read, or a tick, when the widgets it is for are gone.
+
+        While the screen stands, a widget that is missing is a fault, and is told as one.
+        """
+        try:
+            await super()._dispatch_message(message)
+        except NoMatches:
+            if self.is_attached and self.query("FrameLine") and self.query("KeysLine"):
+                raise
 
     # --- keys that are off --------------------------------------------------------------------------------------
 
