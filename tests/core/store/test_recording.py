@@ -158,6 +158,35 @@ def test_within_one_batch_a_release_ends_the_lease(store: Store) -> None:
     assert store.get(claimed.operation.operation_id).state is State.CREATE_PENDING
 
 
+@pytest.mark.parametrize("holder", [True, False], ids=["by its holder", "from outside"])
+def test_what_has_ended_and_waits_for_nothing_keeps_no_lease(store: Store, holder: bool) -> None:
+    """Nobody would ever take it over: after the death of its holder the lease would stand there for good."""
+    opened(store)
+    (claimed,) = claim(store)
+    fence = fence_of(claimed) if holder else None
+    sending = write(claimed.operation, sent(), fence=fence_of(claimed))
+    ending = write(claimed.operation, e.Refused(call_id="c1", status=422, why="no"), fence=fence, plan=lambda _: None)
+    outcomes = store.record_many([sending, ending])
+    assert operation_of(outcomes[1]).state is State.FAILED
+    assert operation_of(outcomes[1]).lease is None
+    assert store.get(claimed.operation.operation_id).lease is None
+    assert store.release("w1", [(claimed.operation.operation_id, fence_of(claimed).epoch)]) == set()
+
+
+def test_what_has_ended_keeps_its_lease_while_something_is_planned(store: Store) -> None:
+    """The output of a failed job is still fetched, under the lease of whoever recorded the failure."""
+    opened(store)
+    (claimed,) = claim(store)
+    fence = fence_of(claimed)
+    writes = [
+        write(claimed.operation, sent(), fence=fence),
+        write(claimed.operation, e.Refused(call_id="c1", status=422, why="no"), fence=fence),
+    ]
+    outcomes = store.record_many(writes)
+    assert operation_of(outcomes[1]).state is State.FAILED
+    assert operation_of(outcomes[1]).lease is not None
+
+
 def test_a_late_answer_is_taken_while_nobody_else_acts(store: Store) -> None:
     """A lease that ran out but was not taken over still fences: the answer in hand is worth keeping."""
     (operation,) = opened(store)
