@@ -8,7 +8,6 @@ A finding about a checkpoint has no operation, and the checkpoint's number in pl
 import argparse, base64, datetime, hashlib, json, pathlib, re, sys
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 KEYS = {"from_state": "from", "to_state": "to"} | {k: k for k in ("kind", "cause", "reason", "remote_job_id", "seq")}
 N = "(?:0|[1-9][0-9]{0,18})"
 NOTE = re.compile(
@@ -17,7 +16,6 @@ NOTE = re.compile(
     rf"events (?P<events>{N})\nepoch (?P<epoch>{N})\nprevious (?P<previous>[0-9a-f]{{64}})\n"
     "(?:acknowledged (?P<acknowledged>[0-9a-f]{64})\n)?)\n\u2014 (?P=origin) (?P<signature>[A-Za-z0-9+/]{91}=)\n")
 EPOCH, found = datetime.datetime.fromtimestamp(0, datetime.UTC), []
-
 def find(kind, name, seq, wrong=True):
     found.extend([{"kind": kind, "operation_id": name if isinstance(name, str) else None, "seq": seq}] if wrong else [])
 def sha(*parts):
@@ -32,6 +30,15 @@ def micros(text):
 def digest_of(one):
     text = json.dumps({k: one[k] for k in {*one} - {"type"}}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return sha(f"opledger/{one['type']}1".encode(), text.encode("utf-8", "surrogatepass")).hex()
+def unique(pairs):
+    return dict(pairs) if len(dict(pairs)) == len(pairs) else dict(None)  # a key stands twice: TypeError
+def read(body):
+    """JSON that all programs read alike: an object in UTF-8, without a key twice, NaN or half of a surrogate pair."""
+    try:
+        event = {**json.loads(body.decode("utf-8-sig"), object_pairs_hook=unique)}
+        return json.dumps(event, ensure_ascii=False, allow_nan=False).encode() and event
+    except (ValueError, TypeError, RecursionError):
+        return None
 def chain(name, rows):
     seq, before = 0, bytes(32)
     for row in rows:
@@ -39,15 +46,11 @@ def chain(name, rows):
             find("COLUMN", name, row["seq"])
             continue
         judge(name, row, seq, before)
-        if row["seq"] > seq:
-            seq, before = row["seq"], bytes.fromhex(row["hash"])
+        seq, before = (row["seq"], bytes.fromhex(row["hash"])) if row["seq"] > seq else (seq, before)
 def judge(name, row, seq, before):
     """Each event's hash covers operation, seq, the hash before it and the hash of its bytes."""
     body, link, digest = base64.b64decode(row["body"]), bytes.fromhex(row["prev_hash"]), bytes.fromhex(row["hash"])
-    try:
-        event, number = dict(json.loads(body)), row["seq"]
-    except (ValueError, TypeError, RecursionError):
-        event, number = None, row["seq"]
+    event, number = read(body), row["seq"]
     own, own_seq = ((event or {}).get(key) for key in ("operation_id", "seq"))
     own, own_seq = own if isinstance(own, str) else name, own_seq if type(own_seq) is int else number
     genuine = any(sha(named(b"opledger/h1", who, at), previous, sha(body)) == digest for who in {name, own}
@@ -90,9 +93,8 @@ def operation(name, rows, leaves, record, stone):
     if record and start == len(found):
         must = ([row["to_state"] for row in rows if row["to_state"]][-1:], last["remote_job_id"], last["seq"])
         find("PROJECTION", name, last["seq"], ([record["state"]], record["remote_job_id"], record["version"]) != must)
-        data, asked = json.loads(base64.b64decode(rows[0]["body"]))["data"], ("method", "url", "body_sha256")
-        find("PROJECTION", name, 1, record["request"] != {key: data.get(key) for key in asked})
-    return None
+        data, asked = read(base64.b64decode(rows[0]["body"])).get("data"), ("method", "url", "body_sha256")
+        find("PROJECTION", name, 1, type(data) != dict or record["request"] != {key: data.get(key) for key in asked})
 def read_note(text, key):
     """Return the parts of a note, None where it cannot be read; and whether it is signed with the ledger's key."""
     note, (origin, _, rest) = NOTE.fullmatch(text) if isinstance(text, str) else None, (key or "").partition("+")
@@ -138,8 +140,7 @@ def log(rows, leaves, given_up, key):
         lost = (here > number + 1 or said) and (said != known[1] or known[0] > number + 1)
         find("CHECKPOINT_GAP", None, number + 1, lost)
         find("CHECKPOINT_CHAIN", None, here, not lost and valid and note["previous"] != before)
-        number, before = here, digest
-        good |= {here: note} if valid else {}
+        number, before, good = here, digest, good | ({here: note} if valid else {})
         if valid and not broken:
             broken = grow(peaks, size, leaves, int(note["size"])) != base64.b64decode(note["root"])
             size = int(note["size"])
@@ -166,31 +167,30 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, action in {"file": "store", "--key": "store", "--anchor": "append", "--json": "store_true"}.items():
         parser.add_argument(name, action=action)
-    given, kinds, names, lines = parser.parse_args(), {}, {}, []
+    given, kinds, names = parser.parse_args(), {}, {}
     try:
         lines = [dict(json.loads(line)) for line in pathlib.Path(given.file).read_bytes().splitlines()]
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        parser.error(f"{given.file} cannot be read as an export of opledger: {error}")
-    for one in lines:
-        kinds.setdefault(one.get("type", "head"), []).append(one)
-        if "operation_id" in one:
-            names.setdefault(str(one["operation_id"]), {}).setdefault(one["type"], []).append(one)
-    head, key = (head := kinds.get("head", [{}])[0]), given.key or head.get("verifier_key")
-    if head.get("format") != "opledger-export/1" or kinds.get("end", [{}])[-1].get("lines") != len(lines):
-        parser.error(f"{given.file} is no whole export of opledger: it was cut, or is something else")
-    find("CHECKPOINT_SIG", None, None, given.key and head["verifier_key"] not in (None, given.key))
-    given_up = {one["abandoned_to"]: (one["abandoned_from"], digest_of(one))
-                for one in kinds.get("acknowledgement", ()) if type(one["abandoned_to"]) is int}
-    good, last = log(kinds.get("checkpoint", ()), kinds.get("leaf", ()), given_up, key)
-    for to in [to for to, (_, its) in given_up.items() if to + 1 not in good or good[to + 1]["acknowledged"] != its]:
-        find("CHECKPOINT_SIG", None, to)
-        del given_up[to]
-    for name in given.anchor or ():
-        anchor(pathlib.Path(name).read_bytes().splitlines(), good, last, given_up, key)
-    for its in names.values():
-        name = next(iter(its.values()))[0]["operation_id"]
-        record, stone = (its.get(kind, [None])[0] for kind in ("record", "tombstone"))
-        operation(name, its.get("event", []), its.get("leaf", []), record, stone)
+        for one in lines:
+            kinds.setdefault(one.get("type", "head"), []).append(one)
+            if "operation_id" in one:
+                names.setdefault(str(one["operation_id"]), {}).setdefault(one["type"], []).append(one)
+        head, key = (head := kinds.get("head", [{}])[0]), given.key or head.get("verifier_key")
+        if head.get("format") != "opledger-export/1" or kinds.get("end", [{}])[-1].get("lines") != len(lines):
+            raise ValueError("it was cut, or is something else")
+        find("CHECKPOINT_SIG", None, None, given.key and head["verifier_key"] not in (None, given.key))
+        given_up = {one["abandoned_to"]: (one["abandoned_from"], digest_of(one))
+                    for one in kinds.get("acknowledgement", ()) if type(one["abandoned_to"]) is int}
+        good, last = log(kinds.get("checkpoint", ()), kinds.get("leaf", ()), given_up, key)
+        for to in [to for to, (_, it) in given_up.items() if to + 1 not in good or good[to + 1]["acknowledged"] != it]:
+            find("CHECKPOINT_SIG", None, to, given_up.pop(to))
+        for name in given.anchor or ():
+            anchor(pathlib.Path(name).read_bytes().splitlines(), good, last, given_up, key)
+        for its in names.values():
+            name = next(iter(its.values()))[0]["operation_id"]
+            record, stone = (its.get(kind, [None])[0] for kind in ("record", "tombstone"))
+            operation(name, its.get("event", []), its.get("leaf", []), record, stone)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        parser.error(f"{given.file} cannot be read as an export of opledger: {type(error).__name__} {error}")
     find("NOTHING_CHECKED", None, None, not names and not found)
     for one in found:
         print(json.dumps(one) if given.json else "{kind} {operation_id!a} {seq}".format(**one))

@@ -394,6 +394,13 @@ KINDS: Final[Mapping[str, type[Evidence]]] = {
 _Codec = tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]
 
 
+def _duration(micros: Any) -> timedelta:
+    try:
+        return timedelta(microseconds=micros)
+    except OverflowError:
+        raise ValueError(f"{micros} microseconds are longer than any duration") from None
+
+
 def _codec(hint: Any) -> _Codec:
     """Return (encode, decode) for a field's type, or (None, None) where the value is JSON already."""
     if get_origin(hint) in (Union, UnionType):
@@ -402,7 +409,7 @@ def _codec(hint: Any) -> _Codec:
     if hint is datetime:
         return to_rfc3339, from_rfc3339
     if hint is timedelta:
-        return (lambda value: value // timedelta(microseconds=1)), (lambda value: timedelta(microseconds=value))
+        return (lambda value: value // timedelta(microseconds=1)), _duration
     if hint is StoredResult:
         return result_to_data, result_from_data
     if get_origin(hint) is tuple:
@@ -444,10 +451,12 @@ def to_data(evidence: Evidence) -> dict[str, Any]:
 def from_data(kind: str, data: Mapping[str, Any]) -> Evidence:
     """Rebuild the evidence that `to_data` wrote.
 
-    Raises KeyError for an unknown kind and TypeError for fields that do not belong to it: a journal that
-    holds either was not written by this program.
+    Raises ValueError for an unknown kind and TypeError for fields that do not belong to it: a journal that
+    holds either was not written by this program, or by a newer one.
     """
-    cls = KINDS[kind]
+    cls = KINDS.get(kind)
+    if cls is None:
+        raise ValueError(f"this opledger knows no event of the kind {kind!r}: use the newer one that wrote it")
     values: dict[str, Any] = {**_ABSENT[cls], **data}
     for name, decode in _DECODERS[cls].items():
         if values.get(name) is not None:
