@@ -7,11 +7,14 @@ import signal
 import sys
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from tests.chaos.planted import PLANTS
 from tests.chaos.run import run
 from tests.chaos.schedule import LONG, Plan
+
+ENOUGH: Final = 60.0
+"""Seconds from which on a run must have met everything."""
 
 
 def _told_to_end(number: int, frame: FrameType | None) -> None:
@@ -41,10 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
     for line in outcome.wrong:
         print(f"seed {plan.seed}: {' '.join(line.split())}  ({again})")
     print("\n".join(outcome.lines()))
+    missed = outcome.missed() if plan.seconds >= ENOUGH and plan.planted is None else []
+    for line in missed:
+        print(f"seed {plan.seed}: not reached, {line}  ({again})")
     if outcome.wrong or given.keep:
         print(f"kept: {outcome.folder}")
     print(f"{len(outcome.wrong)} violations")
-    return 1 if outcome.wrong else 0
+    return 1 if outcome.wrong or missed else 0
 
 
 if __name__ == "__main__":

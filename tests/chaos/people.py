@@ -146,14 +146,18 @@ class Crowd:
             self._approve(ledger, op, rng)
         elif waits_for_person(op):
             self._decide(ledger, op, rng)
-        elif not self.calm.is_set():
-            cancellable = PERSONALITIES[self._personality(ledger, op)].wants_cancel
-            if op.cancel is None and rng.random() < (0.3 if cancellable else 0.01):
-                ledger.cancel(name, reason="ordered twice", by="olga", effect="it stops")
-                self.did["cancel"] += 1
-            elif rng.random() < 0.01:
-                ledger.note(name, "looked at it", by="olga")
-                self.did["note"] += 1
+        elif self._wants_cancel(ledger, op, rng):
+            ledger.cancel(name, reason="ordered twice", by="olga", effect="it stops")
+            self.did["cancel"] += 1
+        elif not self.calm.is_set() and rng.random() < 0.01:
+            ledger.note(name, "looked at it", by="olga")
+            self.did["note"] += 1
+
+    def _wants_cancel(self, ledger: Ledger, op: Operation, rng: random.Random) -> bool:
+        """Some jobs show only to somebody who cancels what they are about; those go on for long otherwise."""
+        cancellable = PERSONALITIES[self._personality(ledger, op)].wants_cancel
+        likely = 0.3 if cancellable else 0.0 if self.calm.is_set() else 0.01
+        return op.cancel is None and op.state is not State.RESULT_COLLECTING and rng.random() < likely
 
     def _personality(self, ledger: Ledger, op: Operation) -> str:
         return str(ledger.body_of(op).get("_personality", "ideal"))

@@ -14,7 +14,7 @@ import threading
 import warnings
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +48,20 @@ STOPPING: Final = 40.0
 AWAY: Final = ("StoreUnavailable", "database")
 """What a worker's log says where it could not start because its database was away, or locked by one that is stopped."""
 
+REACHED: Final[Mapping[str, int]] = {
+    "kills": 5,
+    "pauses": 3,
+    "receivers killed": 1,
+    "leases taken over": 5,
+    "calls that nobody answers for": 5,
+    "webhooks that counted": 1,
+    "orders given twice": 1,
+    "decisions": 1,
+    "wire: jobs started": 20,
+    "wire: creates that repeated one": 1,
+}
+"""What a run of a minute must have met: one that met less proves nothing."""
+
 Say = Callable[[str], None]
 
 
@@ -60,6 +74,15 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
     folder: Path | None = None
+
+    def missed(self) -> list[str]:
+        """What it should have met and did not."""
+        wanted = dict(REACHED)
+        if self.plan.database == "postgresql":
+            wanted |= {"database restarts": 1, "database crashes": 1}
+        return [
+            f"{name}: {self.counts[name]} of {least}" for name, least in wanted.items() if self.counts[name] < least
+        ]
 
     def lines(self) -> list[str]:
         """The counters, to be printed."""

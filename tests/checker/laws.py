@@ -24,8 +24,9 @@ from tests.checker.papers import Event, Facts, Finding, Story, micros
 Said = Iterator[tuple[str, str]]
 """Invariant and sentence."""
 
-BACKWARDS: Final = 1_000_000
-"""How far a time may lie before that of the event before it: writers are several, and are dated before they commit."""
+BACKWARDS: Final = 10_000_000
+"""How far a time may lie before that of the event before it: writers are several, and what they write is dated before
+it is committed, which is tried for as long as a lease lasts."""
 
 CAUSES: Final = ("submit", "call:", "observation:", "deadline:", "human_request:", "webhook:", "recovery", "lease")
 PEOPLE: Final = frozenset({"Approved", "Rejected", "Decided"})

@@ -92,17 +92,21 @@ def _paired(
     pairs: dict[str, Request] = {}
     for request in requests:
         free = [one for one in permits if one.call not in pairs]
-        near = [one for one in free if one.at <= request.at + apart]
-        fitting = [one for one in near if one.outcome is not None and one.outcome.data.get("status") == request.status]
-        standing = fitting or [one for one in near if one.at <= request.at] or near[:1]
+        older = [one for one in reversed(free) if one.at <= request.at]
+        nearly = [one for one in free if request.at < one.at <= request.at + apart]
+        standing = [*_fitting(older, request), *_fitting(nearly, request), *older, *nearly]
         if standing:
-            pairs[standing[-1].call] = request
+            pairs[standing[0].call] = request
         elif free:
             said.append(("I1", free[0].seq, f"{what} {request.number} left before its permit was recorded"))
             pairs[free[0].call] = request
         else:
             said.append(("I7", None, f"{what} {request.number} arrived, and every permit was used before"))
     return pairs
+
+
+def _fitting(permits: list[Permit], request: Request) -> list[Permit]:
+    return [one for one in permits if one.outcome is not None and one.outcome.data.get("status") == request.status]
 
 
 def _bodies(now: Standing, creates: list[Request], apart: int) -> Said:

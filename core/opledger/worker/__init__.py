@@ -302,9 +302,11 @@ class Worker:
         self.store.heartbeat(self.name, host, process, self.clock.now(), lateness=self._lateness)
 
     def _set_clock(self) -> None:
-        asked = self.clock.monotonic()
-        shared = self.store.database.read(lambda tx: tx.clock())
-        self.clock.learn(None if shared is None else from_micros(shared), asked, self.clock.monotonic())
+        # Counted from when there is a connection: to make one may take long, and that says nothing of the clock.
+        asked, shared, answered = self.store.database.read(
+            lambda tx: (self.clock.monotonic(), tx.clock(), self.clock.monotonic())
+        )
+        self.clock.learn(None if shared is None else from_micros(shared), asked, answered)
 
     def sweep(self) -> None:
         """Remove what broken transfers left behind."""
