@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -105,20 +105,29 @@ def rounds(names: Sequence[str] = NAMES, places: Sequence[str] = PLACES, *, at_o
     return [Round(place, names[start : start + at_once]) for place in places for start in range(0, len(names), at_once)]
 
 
-def run(chosen: Sequence[Round], *, late: float = LATE, broken: str = "") -> Tally:
-    """Run them in one worker, one round after the other. `broken` names product code that is switched off there."""
+def run(chosen: Sequence[Round], *, late: float = LATE, broken: str = "", limit: float = 1500) -> Tally:
+    """Run them in one worker, one round after the other, for `limit` seconds at most.
+
+    `broken` names product code that is switched off there.
+    """
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="opledger-bombs-") as name:
         log = Path(name) / "log"
         log.touch()
-        command = [sys.executable, "-m", "tests.network.bomber", str(log)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.network.bomber",
+            str(log),
+            *sorted({name for one in chosen for name in one.names}),
+        ]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as provider:
             assert provider.stdin is not None
             assert provider.stdout is not None
             url = f"http://127.0.0.1:{int(provider.stdout.readline())}"
             plan = json.dumps([[one.place, list(one.names)] for one in chosen])
             worker = [sys.executable, "-m", "tests.network.bombs", url, plan, broken]
-            done = subprocess.run(worker, check=False, capture_output=True, text=True, cwd=ROOT, timeout=1500)
+            done = subprocess.run(worker, check=False, capture_output=True, text=True, cwd=ROOT, timeout=limit)
             provider.stdin.close()
         if done.returncode:
             tally.faults.append(f"bombs: the worker died: {done.stderr[-1500:]}")
@@ -206,15 +215,16 @@ def work(url: str, plan: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 def _switch_off(what: str) -> None:
     """Break the product, in this process only."""
-    from aiohttp.client_proto import ResponseHandler
-
-    from opledger.edges import bodies, connections
+    from opledger.edges import bodies
 
     if what == "unpacking":
         bodies.STEP = 1 << 30  # type: ignore[misc]
-    elif what == "interim answers":
-        connections.MOST_INTERIM = 1 << 30  # type: ignore[misc]
-        connections._Handler.feed_data = ResponseHandler.feed_data  # type: ignore[method-assign]
+        bounded = bodies.Unpacker.feed
+
+        def feed(unpacker: bodies.Unpacker, data: bytes) -> Iterator[bytes]:
+            return bounded(unpacker, data) if unpacker._coding is None else unpacker._inflated(data)
+
+        bodies.Unpacker.feed = feed  # type: ignore[assignment,method-assign]
     elif what:
         raise SystemExit(f"nothing is called {what}")
 

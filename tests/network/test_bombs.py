@@ -22,16 +22,16 @@ def test_bombs_cost_little_and_are_recorded_in_time() -> None:
         "list": ("deflate", "endless", "header-once"),
         "result": ("gzip", "deep", "drip-gigabyte"),
     }
-    found = bombs.run([Round(place, names) for place, names in handful.items()], late=PATIENCE)
+    found = bombs.run([Round(place, names) for place, names in handful.items()], late=PATIENCE, limit=240)
     assert found.faults == []
     assert found.bombs == sum(map(len, handful.values()))
     assert set(handful) == set(PLACES)
 
 
-@pytest.mark.parametrize(("what", "name"), [("unpacking", "gzip"), ("interim answers", "continues")])
-def test_a_worker_without_a_bound_is_caught(what: str, name: str) -> None:
-    found = bombs.run([Round("status", [name] * 2)], late=PATIENCE, broken=what)
-    assert any("MiB above the base" in fault or "after the deadline" in fault for fault in found.faults)
+def test_a_worker_that_unpacks_without_a_bound_is_caught() -> None:
+    """The storm of interim answers has its own test at the edge: without that bound it costs ten seconds of CPU."""
+    found = bombs.run([Round("status", ["deflate"])], late=PATIENCE, broken="unpacking", limit=240)
+    assert any("MiB above the base" in fault for fault in found.faults)
 
 
 def test_a_bomb_of_zstd_is_one() -> None:
