@@ -93,8 +93,10 @@ def fresh_sqlite(template: Path, folder: Path) -> str:
 def fresh_postgres(server: str) -> Iterator[str]:
     """A fresh ledger on the server, for fixtures of any scope."""
     name = f"opledger_{os.getpid()}_{next(_numbers)}"
+    # Copying the files takes half the time of writing each page to the log, where no disk has to be waited for.
+    how = "" if os.environ.get("OPLEDGER_TEST_POSTGRES") else "STRATEGY file_copy"
     with admin(server) as session:
-        session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{TEMPLATE}"')
+        session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{TEMPLATE}" {how}')
     yield with_database(server, name)
     with admin(server) as session:
         session.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
