@@ -244,8 +244,8 @@ def run(
     case.counts[struck] += 1
     case.broken += _first_life(first, kind, clean, case.counts)
     after = second(place)
-    case.broken += _second_life(place, first, after, clean)
-    case.broken += _wire(place, sim.log(), after, clean)
+    case.broken += _second_life(place, first, after, clean, log := sim.log())
+    case.broken += _wire(place, log, after, clean)
     if case.broken:
         case.told = "\n\n".join(_story(life) for life in (first, after))
     return case
@@ -275,7 +275,7 @@ def _first_life(life: Life, kind: Kind, clean: Clean, counts: Counter[str]) -> l
     return broken
 
 
-def _second_life(place: Place, first: Life, after: Life, clean: Clean) -> list[str]:
+def _second_life(place: Place, first: Life, after: Life, clean: Clean, log: list[dict[str, Any]]) -> list[str]:
     """On the well disk: what was acknowledged is there, all is sound, and everything comes to its end."""
     if after.ended != 0:
         return [f"the second telling ended with {after.ended}: {_end(after.said)}"]
@@ -290,8 +290,9 @@ def _second_life(place: Place, first: Life, after: Life, clean: Clean) -> list[s
         fits = (0, 3) if again and told.words[0] not in ("worker", "audit") else (0,)
         if told.code not in fits and not (told.words[0] == "audit" and _is_empty(found, told.said)):
             broken.append(f"on the well disk {' '.join(told.words)} ended with {told.code}: {_end(told.said)}")
-    # A cancel that was never taken down is none: the job may have come to its end meanwhile.
-    unheard = any(told.words[0] == "cancel" and told.code for told in first.told)
+    # A cancel that was never taken down is none; and one whose permit was committed just before the process died is
+    # not sent again, for nobody knows whether it left. The job then comes to its own end.
+    unheard = "cancel" in {step[0] for step in place.story.steps} and not any(one["kind"] == "cancel" for one in log)
     if states != clean.states and not (unheard and set(states) == {"succeeded"}):
         broken.append(f"the operations ended {states} instead of {clean.states}")
     return broken + [f"the result of {one} is not whole" for one, whole in end.get("results", {}).items() if not whole]

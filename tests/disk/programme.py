@@ -249,6 +249,8 @@ def faults(asked: Namespace) -> int:
                 total.update(told["counts"])
                 total["cases"] += told["struck"] is not None
                 total["clean"] += told["struck"] is None
+                if (seen := total["cases"] + total["clean"]) % 25 == 0:
+                    print(f"… {seen} of {len(cases)} cases", flush=True)
         caught = bool(asked.long or asked.broken) or _prove_faults(asked, base, clean[stories[0].name], stories[0])
     for story in clean:
         counts = (f"{kind} {done[story, kind]} of {len(clean[story].calls[kind])}" for kind in failing.KINDS)
@@ -300,7 +302,7 @@ def _cases(asked: Namespace, clean: Mapping[str, failing.Clean]) -> list[tuple[s
             elif asked.long and asked.points is None:
                 found += [(story, kind, nth) for nth in range(1, len(calls) + 2)]
             else:
-                points = min(asked.points or 4, len(calls))
+                points = min(asked.points or 2, len(calls))
                 found += [(story, kind, nth) for nth in sorted(random.sample(range(1, len(calls) + 1), points))]
             for nth, call in enumerate(calls, 1):
                 rare.setdefault(call, []).append((story, kind, nth))
