@@ -202,8 +202,7 @@ def _tail(text: str) -> None:
         law(bool(term.values) & all(term.values), "the tail: a term without a value")
 
 
-_SETTINGS: Final = b"""[database]
-url = "sqlite:///x.db"
+_SETTINGS: Final = b"""
 [worker]
 lease = "30s"
 concurrency = 10
@@ -216,9 +215,10 @@ theme = "night"
 [console.keys]
 approve = "a"
 [[policy]]
-contract = "jobs"
+when = 'operation.contract == "jobs"'
 approvals = 2
-by = ["ana", "ben"]
+approvers = ["ana", "ben"]
+expires = "4h"
 [[notify]]
 url = "https://hooks.example.com/x"
 on = ["create_unknown"]
