@@ -285,6 +285,7 @@ DESIGNS: Final = (
     Design("a lease that stands is taken over", "resend", shell=Shell(exclusive=False)),
     Design("the lease is not looked at when the bytes leave", "resend", shell=Shell(checks_lease=False)),
     Design("an answer that comes too late is dropped", "resend", shell=Shell(keeps_late=False)),
+    Design("a permit is given on an older copy", "both", shell=Shell(permits_by_version=False)),
     Design("a write goes onto the worker's own copy", "resend", shell=Shell(copies_lie=True)),
     Design("one job id may be bound to two operations", "collides", shell=Shell(one_id=False)),
     Design("the transport repeats what got no answer", "blind", shell=Shell(transport_retries=True)),

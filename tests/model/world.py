@@ -101,6 +101,7 @@ class Shell:
     new_token: bool = False  #: each attempt has a token of its own
     webhook_trusted: bool = False  #: a delivery is taken for a status read
     forgets: bool = False  #: a lost answer is not recorded; the record looks as if nothing had been sent
+    permits_by_version: bool = True  #: a permit is given only on the very record that it was decided on
     copies_lie: bool = False  #: a write goes onto the worker's own copy, whatever the record is by now
     judged_late: bool = False  #: a list is judged by when it was read to its end, not by when it was asked for
 
@@ -338,6 +339,8 @@ class Model:
         if shell.fence and not drive.current:
             return self._without(self._late(world, k, evidence), index)
         truth = drive.copy if shell.copies_lie else world.ops[k]
+        if shell.permits_by_version and isinstance(evidence, e.CallSent) and drive.copy != world.ops[k]:
+            return self._release(world, index)
         after = self.book.apply(truth, evidence, world.now, cause)
         if isinstance(after, str):
             if must:
@@ -351,8 +354,7 @@ class Model:
         written = world._replace(ops=_put(world.ops, k, after))
         if then is not None and isinstance(evidence, e.CallSent):
             resend = evidence.strategy == "resend"
-            known = drive.copy if resend else truth  # of a resend, only what the worker knows can be asked
-            laws.permit(self.book.records[known], self.contract, evidence.action, resend=resend)
+            laws.permit(self.book.records[world.ops[k]], self.contract, evidence.action, resend=resend)
             return self._with(written, index, then._replace(copy=after))
         return self._release(written, index)
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 import opledger.worker
+from opledger.edges import clock
 from opledger.errors import Refused
 from opledger.rules.model import Operation, State
+from opledger.worker import hand
 from tests.scenarios.stage import Stage
 
 IDEMPOTENT = {"idempotent = false": "idempotent = true"}
@@ -316,6 +318,26 @@ def test_a_cancel_of_an_unknown_create_waits_for_the_job_and_then_leaves_at_once
     if found:
         calls = stage.calls()
         assert calls[calls.index("cancel") - 1] == "list"
+    stage.honest()
+
+
+def test_a_cancel_asked_for_while_a_resend_is_prepared_stops_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's copy of the record is older than the cancel: no permit may be given on it."""
+    operation = stage.submit("cancellable")
+    stage.sim.control(drop_before_next="create")
+    given: list[str] = []
+
+    def new_id(prefix: str) -> str:
+        if prefix == "call" and not given and stage.show(operation).state is State.CREATE_UNKNOWN:
+            given.append(prefix)
+            stage.ledger.cancel(operation.operation_id, reason="a moment before the permit")
+        return clock.new_id(prefix)
+
+    monkeypatch.setattr(hand, "new_id", new_id)
+    stage.run()
+    assert given
+    assert stage.show(operation).state is State.WITHDRAWN
+    assert len(stage.wire("create")) == 1
     stage.honest()
 
 

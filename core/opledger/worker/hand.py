@@ -115,6 +115,8 @@ class Hand:
             plan=lambda op: decide.plan(op, contract, evidence, now, jitter),
             fence=self.fence,
             live=live,
+            # What a permit was decided on must still be all there is: a cancel asked for meanwhile forbids a resend.
+            expected_version=self.op.version if isinstance(evidence, e.CallSent) else None,
             basis=self.op,
             release=release,
             answer=answer,
