@@ -424,7 +424,8 @@ def some_cuts(lengths: Mapping[str, tuple[int, int]], number: int, seed: int) ->
             case for case in mine
             if case.toxic.at in ((0, 1, asked - 1, asked) if case.toxic.side == "request" else (0, 1, said - 1, said))
         ]  # fmt: skip
-        rest = [case for case in mine if case not in edges]
+        known = set(edges)
+        rest = [case for case in mine if case not in known]
         wanted = max(0, number // len(lengths) - len(edges))
         cases += edges + chance.sample(rest, min(wanted, len(rest)))
     return cases
