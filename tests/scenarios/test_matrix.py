@@ -32,7 +32,7 @@ SCALE: Final = Later("scale and speed: fail-over of the server, old and new vers
 
 # --- cells that many rows share ---------------------------------------------------------------------------------------
 
-KILLED = "crashes/crashes::the_core_stories_with_a_death_at_every_twentieth_point"
+KILLED = "crashes/crashes::the_core_stories_with_deaths_at_a_sample_of_points"
 AGAIN = "crashes/crashes::a_death_in_the_recovery_from_a_death"
 HELD = "faults/kill::killed_while_the_provider_holds_its_answer"
 B01 = "scenarios/creating::b01_a_worker_dies_at_any_point_and_one_job_exists"
