@@ -13,11 +13,15 @@ from tests.chaos.planted import PLANTS
 from tests.chaos.run import run
 from tests.chaos.schedule import LONG, Plan
 
+ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 ENOUGH: Final = 60.0
 """Seconds from which on a run must have met everything."""
 
 
 def _told_to_end(number: int, frame: FrameType | None) -> None:
+    for one in ENDS:
+        signal.signal(one, signal.SIG_IGN)  # what was started is stopped first, however impatient anybody is
     sys.exit(128 + number)
 
 
@@ -32,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--planted", choices=PLANTS, help="a fault in the product, to see that it is found")
     parser.add_argument("--keep", action="store_true", help="keep the folder with ledger, logs and export")
     given = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _told_to_end)
+    for one in ENDS:
+        signal.signal(one, _told_to_end)
     plan = Plan(seed=given.seed, database=given.database, skew=given.skew, planted=given.planted)
     longer: dict[str, Any] = LONG if given.long else {}
     plan = replace(plan, **longer)
@@ -41,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"chaos on {plan.database}, seed {plan.seed}, {plan.seconds:g} s")
     outcome = run(plan, keep=given.keep)
     again = f"python -m tests.chaos --seconds {plan.seconds:g} --seed {plan.seed} --database {plan.database}"
+    again += f"{' --long' if given.long else ''}{f' --skew {plan.skew:g}' if plan.skew else ''}"
     for line in outcome.wrong:
         print(f"seed {plan.seed}: {' '.join(line.split())}  ({again})")
     print("\n".join(outcome.lines()))
