@@ -435,7 +435,8 @@ def _success(world: World, record: Record) -> None:
     mine = [job for job in record.jobs if job.id == record.job]
     if not mine and record.plan.personality not in DISHONEST and not inline:
         world.problem("I3", f"{record.id} succeeded with {record.job}, which is no job of it")
-    if mine and record.flavour in ("v1", "header", "none", "once"):
+    shared = record.has(*VIOLATIONS) and record.plan.personality == "id-reuser"  # whose it is, a person has decided
+    if mine and not shared and record.flavour in ("v1", "header", "none", "once"):
         if all(job.word(world.loop.now) != "succeeded" for job in mine):
             world.problem("I15", f"{record.id} succeeded, and its job is {mine[0].word(world.loop.now)}")
         elif not record.has(*VIOLATIONS) and content not in [world.provider.content(job) for job in mine]:

@@ -20,8 +20,8 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 
-MOST_TURNS: Final = 400_000
-"""Most callbacks of one seed; twenty times what one needs. One that wants more goes round in a circle."""
+MOST_TURNS: Final = 100_000
+"""Most callbacks of one seed; ten times what one needs. One that wants more goes round in a circle."""
 
 
 class Spinning(Exception):

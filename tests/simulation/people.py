@@ -133,8 +133,11 @@ class People:
         world, ledger, random = self.world, self.world.ledger, self.random
         name = contract_name(one.flavour)
 
+        deadlines = random.choice(({}, {}, {}, {"create_deadline": "40s"}, {"result_deadline": "20s"}))
+
         def submit(**more: Any) -> Any:
-            return ledger.submit(name, {**one.body, **more}, requested_by="agent-7", operation_id=one.operation)
+            asked = {**one.body, **more}
+            return ledger.submit(name, asked, requested_by="agent-7", operation_id=one.operation, **deadlines)
 
         done = await self._insist(submit)
         if done is None:
@@ -153,10 +156,11 @@ class People:
             if world.swarm.strikes("two at once", world.chance):
                 world.hit("two at once", "cancel")
                 await self._insist(lambda: ledger.cancel(one.operation, reason="once more", by="olga"))
-        elif random.random() < 0.1:
-            await asyncio.sleep(random.expovariate(1 / 60))
+        elif random.random() < 0.2:
+            await asyncio.sleep(random.expovariate(1 / random.choice((5, 60, 600))))
             await self._insist(lambda: ledger.ask_for_read(one.operation, by="olga"))
             await self._insist(lambda: ledger.note(one.operation, "looked at it", by="olga"))
+            await self._insist(lambda: ledger.acknowledge(one.operation, by="olga"))
 
     async def _approving(self, one: Plan) -> None:
         world, ledger = self.world, self.world.ledger
@@ -187,7 +191,13 @@ class People:
         ledger, random = self.world.ledger, self.random
         await self.resume()
         for op in await self._insist(lambda: list(ledger.list(attention=True))) or []:
-            if random.random() < 0.5:
+            if random.random() < 0.3:
+                await self._insist(lambda op=op: ledger.acknowledge(op.operation_id, by="olga"))
+            if random.random() < 0.3:
+                await self._insist(lambda op=op: ledger.ask_for_read(op.operation_id, by="olga"))
+            if op.state is State.RESULT_TIMED_OUT and random.random() < 0.3:
+                await self._insist(lambda op=op: ledger.cancel(op.operation_id, reason="too late now", by="olga"))
+            elif random.random() < 0.5:
                 await self._insist(lambda op=op: self._decide(op))
 
     async def resume(self) -> None:
@@ -226,6 +236,8 @@ class People:
             return
         early = world.swarm.strikes("hook early", world.chance)
         lies = job.personality == "liar-webhook"
+        if early:
+            world.hit("hook early", "webhook")
         if early or lies:
             self._tells(job, "succeeded" if lies else "queued", 0.0 if early else 1.5)
         if job.seconds < 1e8:
@@ -233,11 +245,13 @@ class People:
 
     def _tells(self, job: Job, word: str | None, delay: float) -> None:
         world = self.world
-        for fault in ("hook late", "hook early"):
-            if fault == "hook late" and world.swarm.strikes(fault, world.chance):
-                world.hit(fault, "webhook")
-                delay += world.moment(1, 600)
-        copies = 1 + 2 * world.swarm.strikes("hook twice", world.chance)
+        if world.swarm.strikes("hook late", world.chance):
+            world.hit("hook late", "webhook")
+            delay += world.moment(1, 600)
+        copies = 1
+        if world.swarm.strikes("hook twice", world.chance):
+            world.hit("hook twice", "webhook")
+            copies = 3
         for copy in range(copies):
             self.pending_hooks += 1
             world.loop.spawn(WORLD, self._send(job, word, delay + copy * 3.0))

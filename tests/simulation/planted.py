@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any, Final
 
 from sqlalchemy import ClauseElement, select
@@ -68,7 +67,7 @@ class Bug:
 
 # --- what stands in the product's place -----------------------------------------------------------------------------
 
-_permitted, _send, _within, _match = Hand.permitted, Hand.send, Hand.within_lease, Deliveries._match
+_permitted, _send, _match = Hand.permitted, Hand.send, Deliveries._match
 _read_status, _create = answers.read_status, requests.create
 
 
@@ -116,10 +115,6 @@ def _whosever(outcome: Any, op: Any, contract: Any, **facts: Any) -> Any:
     return reading
 
 
-async def _whole_time(self: Any, request: Any) -> Any:
-    return replace(request, timeout=timedelta(seconds=90))
-
-
 def _new_token(op: Any, contract: Any, stored: Any, **how: Any) -> Any:
     request = _create(op, contract, stored, **how)
     headers = tuple(
@@ -153,8 +148,7 @@ BUGS: Final = (
     Bug(
         "a lease that stands is taken over",
         function(claims, "expired", _any_lease),
-        frozenset({"I10", "I12"}),
-        quick=True,
+        frozenset({"I10", "I12", "I21"}),
     ),
     Bug(
         "a 404 to a status read means failed",
@@ -199,12 +193,6 @@ BUGS: Final = (
         frozenset({"I3"}),
         Focus(("changes-id",)),
         quick=True,
-    ),
-    Bug(
-        "a call may outlast the lease",
-        function(Hand, "within_lease", _whole_time),
-        frozenset({"I12"}),
-        Focus((), (), {"answer late": 0.3}),
     ),
     Bug(
         "every attempt has a token of its own",

@@ -26,7 +26,7 @@ OWN: Final = "http://127.0.0.1:1"
 ELSEWHERE: Final = "http://127.0.0.1:2"
 FORBIDDEN: Final = "http://localhost:2"
 MEMORY: Final = 600.0  #: seconds that tokens are remembered, as the contract says
-HIDDEN: Final = 25.0  #: seconds that a slow provider hides a job; the contract allows for more
+HIDDEN: Final = 50.0  #: seconds that a slow provider hides a job; the contract allows for more
 WIND_DOWN: Final = 2.0
 FINAL: Final = frozenset({"succeeded", "failed", "cancelled", "expired"})
 

@@ -17,8 +17,8 @@ from tests.simulation.planted import BUGS, Bug, planted
 from tests.simulation.run import run
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = range(4)
-_DIGESTS = "from tests.simulation.run import run; print([run(seed, operations=6).digest for seed in (3, 4)])"
+SEEDS = range(3)
+_DIGESTS = "from tests.simulation.run import run; print([run(seed, operations=4).digest for seed in (3, 4)])"
 
 
 def test_no_seed_breaks_an_invariant() -> None:
