@@ -8,4 +8,6 @@ faults    T7: the n-th call fails, or is the last one
 recorder  T8: what was asked of the disk, in order, and what was acknowledged
 images    T8: what may lie on the disk after the power went
 power     T8: every image is opened, and must show a state that was committed
+breaks    damages to the product, made in memory: each must be caught
+programme which stories, how many points, on how many processes; and what is printed
 """

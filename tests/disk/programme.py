@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -58,7 +59,10 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 def on_jobs(jobs: int, work: Callable[[int, Tell], None]) -> Iterator[dict[str, Any]]:
-    """Run `work` in so many processes, and yield what they tell. Raises AssertionError where one broke."""
+    """Run `work` in so many processes, and yield what they tell. Raises AssertionError where one broke.
+
+    Ctrl-C ends them, and no more is told.
+    """
     ours, theirs = os.pipe()
     sys.stdout.flush()
     children = []
@@ -69,9 +73,16 @@ def on_jobs(jobs: int, work: Callable[[int, Tell], None]) -> Iterator[dict[str, 
             _job(job, theirs, work)
         children.append(child)
     os.close(theirs)
-    with os.fdopen(ours, "rb") as pipe:
-        for line in pipe:
-            yield json.loads(line)
+    try:
+        with os.fdopen(ours, "rb") as pipe:
+            for line in pipe:
+                yield json.loads(line)
+    except KeyboardInterrupt:  # what was reached until then counts
+        print("stopped early", flush=True)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        return
     ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     assert not any(ends), f"a part of the harness itself broke: {ends}"
 
