@@ -89,7 +89,11 @@ def look(
             part.loose += tail > 0
         if records and before == len(part.findings) and one.chain and one.record is not None:
             again = folder.fold(one.chain, scanner.said)
-            part.findings += _compared(part, name, again, one.record, requests.get(name), checks)
+            try:
+                part.findings += _compared(part, name, again, one.record, requests.get(name), checks)
+            except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
+                words = f"its journal holds a value that no event has: {error}"
+                part.findings.append(Finding("PROJECTION", name, one.chain[-1][1], words))
     part.findings = [one if _is_fit(one) else _fit(one) for one in part.findings]
     return part
 
