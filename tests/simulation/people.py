@@ -133,7 +133,7 @@ class People:
         world, ledger, random = self.world, self.world.ledger, self.random
         name = contract_name(one.flavour)
 
-        deadlines = random.choice(({}, {}, {}, {"create_deadline": "40s"}, {"result_deadline": "20s"}))
+        deadlines: dict[str, Any] = random.choice(({}, {}, {}, {"create_deadline": "40s"}, {"result_deadline": "20s"}))
 
         def submit(**more: Any) -> Any:
             asked = {**one.body, **more}
