@@ -67,6 +67,9 @@ def draw(plan: Plan) -> list[Blow]:
     for at in every(15.0, 3.0):
         blows.append(Blow(at, "revoke", seconds=rng.uniform(0.2, 1.0)))
     if plan.database == "postgresql":
-        for at in every(plan.restarts, 2.0):
-            blows.append(Blow(at, "crash" if rng.random() < 0.5 else "restart", seconds=rng.uniform(0.0, 2.0)))
+        # Not so irregular that a run of a minute could do without one or the other.
+        at, crashes = 0.0, rng.random() < 0.5
+        while (at := at + rng.uniform(0.25, 1.75) * plan.restarts) < plan.seconds:
+            blows.append(Blow(at, "crash" if crashes else "restart", seconds=rng.uniform(0.0, 2.0)))
+            crashes = not crashes
     return sorted(blows, key=lambda blow: blow.at)
