@@ -63,7 +63,9 @@ def _of_one(life: Life, story: Story, op: Operation, log: list[dict[str, Any]]) 
         yield "that is no end that this story may have"
     if waits and (op.attention is None or not life.ledger.packet(op.operation_id)):
         yield "a person must decide, and is told nothing"
-    if op.lease is not None or op.open_call is not None:
+    # While it waits for a person nobody works on it: a dead worker's lease that has run out stands in nobody's way.
+    held = op.lease is not None and not (waits and op.lease.expires_at <= life.clock.now())
+    if held or op.open_call is not None:
         yield f"something is left open: {op.lease}, {op.open_call}"
     creates = [entry for entry in log if entry["kind"] == "create" and entry["client_ref"] == op.operation_id]
     started = [entry for entry in creates if entry["started"]]
