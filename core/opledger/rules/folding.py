@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from opledger.rules import jsontext
 from opledger.rules.audit import Raw, Said
 from opledger.rules.evidence import Evidence, Observed, Submitted, from_data
 from opledger.rules.journal import Finding, actor_of, plan_of, read_body
-from opledger.rules.model import Action, Actor, OpenCall, Operation
+from opledger.rules.model import Action, Actor, Operation
 from opledger.rules.projection import Changes, Entry, changes_by, project
 
 _FIELDS: Final = tuple(field.name for field in fields(Operation))
@@ -61,7 +61,6 @@ class _Draft:
         self.__dict__.update({name: getattr(operation, name) for name in _FIELDS})
 
     sent = Operation.sent
-    open_call: OpenCall | None
 
 
 class Folder:
@@ -86,11 +85,13 @@ class Folder:
         for index, row in enumerate(rows):
             try:
                 if said:
-                    evidence = self._evidence(row[4], row[7], said[index][1])
+                    # While a call is open, it matters whether a word is its answer.
+                    closed = again is None or again.open_call is None
+                    evidence = self._evidence(row[4], row[7], said[index][1], may_share=closed)
                     if evidence is waits:
                         times, at = times + 1, row[2]
                         continue
-                    entry = self._entry(row, said[index][0], evidence, again)
+                    entry = self._entry(row, said[index][0], evidence)
                 else:
                     entry = read_body(row[10]).entry
                 if times:
@@ -118,11 +119,10 @@ class Folder:
         again.__dict__.update(next=plan, version=last[1], head_seq=last[1], head_hash=last[12].hex())
         return again, entries
 
-    def _entry(self, row: Raw, start: str, evidence: Evidence, again: _Draft | None) -> Entry:
+    def _entry(self, row: Raw, start: str, evidence: Evidence) -> Entry:
         """Make an entry out of columns that were compared with the bytes, and of what has no column."""
         actor = self._actors.get(start) or self._actor(start)
-        entry = Entry(row[0], row[1], _moment(row[2]), actor, evidence, row[7], row[8])
-        return entry if again is None or again.open_call is None else _of_its_call(entry)
+        return Entry(row[0], row[1], _moment(row[2]), actor, evidence, row[7], row[8])
 
     def _actor(self, start: str) -> Actor:
         if len(self._actors) > _KEPT:
@@ -130,12 +130,12 @@ class Folder:
         found = self._actors[start] = actor_of(start)
         return found
 
-    def _evidence(self, kind: str, cause: str, data: str) -> Evidence:
+    def _evidence(self, kind: str, cause: str, data: str, *, may_share: bool) -> Evidence:
         """Read evidence. The same word in the answer to another call is the same object: it differs by its call only.
 
-        Nothing that is folded asks for the call of a word which changes no more than a count.
+        Nothing that is folded asks for the call of a status read, but while a call is open.
         """
-        if kind != "Observed" or not cause.startswith(_CALL):
+        if not may_share or kind != "Observed" or not cause.startswith(_CALL):
             return from_data(kind, jsontext.loads(data))
         before, call, after = data.partition(f'"call_id":"{cause[len(_CALL) :]}",')
         known = self._words.get((before, after)) if call else None
@@ -155,11 +155,3 @@ def _moment(micros: int) -> datetime:
 
 def _impossible(row: Raw, error: Exception) -> Finding:
     return Finding("PROJECTION", row[0], row[1], f"event {row[1]} cannot follow what stands before it: {error}")
-
-
-def _of_its_call(entry: Entry) -> Entry:
-    """While a call is open, it matters whether a word is its answer."""
-    evidence, call_id = entry.evidence, entry.cause.removeprefix(_CALL)
-    if type(evidence) is Observed and entry.cause.startswith(_CALL) and evidence.call_id not in (None, call_id):
-        return entry._replace(evidence=replace(evidence, call_id=call_id))
-    return entry
