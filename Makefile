@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo console test model check format bench bench-console screenshots wheel clean
+.PHONY: help demo console test faults soak model chaos check format bench bench-console screenshots wheel clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,15 @@ test: $(READY)  ## the whole test suite (TESTS=path, ARGS='-k word', WORKERS=2)
 
 model: $(READY)  ## every order of events in small worlds, and broken designs that must be caught (ARGS='--states N')
 	@$(BIN)/python -m tests.model $(ARGS)
+
+faults: $(READY)  ## the reliability programme in its short form, minutes (ARGS='--only crashes')
+	@$(BIN)/python -m tests.programme $(ARGS)
+
+soak: $(READY)  ## the reliability programme in its long form, hours
+	@$(BIN)/python -m tests.programme --long $(ARGS)
+
+chaos: $(READY)  ## real workers killed, stopped and cut off at random (ARGS='--database postgresql --seconds 600')
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 check: $(READY)  ## format, lint, types, import rules, architecture: all of CI except the tests
 	$(BIN)/ruff format --check .
