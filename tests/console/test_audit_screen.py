@@ -93,7 +93,7 @@ def test_what_was_changed_is_found_and_named(home: Home, statement: str, kind: s
 
 def test_a_verification_that_was_stopped_says_how_far_it_got(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """It must never pass for a whole one."""
-    monkeypatch.setattr("opledger.ledger.verifying.STEP", 0)  # each slice one operation
+    monkeypatch.setattr("opledger.ledger.slices.STEP", 0)  # each slice one operation
     asked: list[int] = []
 
     def stop() -> bool:
