@@ -16,6 +16,7 @@ import pytest
 from textual.pilot import Pilot
 
 from opledger.edges.clock import SystemClock
+from opledger.errors import StoreUnavailable
 from opledger.rules import decide
 from opledger.rules import evidence as e
 from opledger.rules.model import Means, Operation
@@ -24,7 +25,6 @@ from opledger_console.app import ConsoleApp
 from opledger_console.desk import Desk
 from opledger_console.desk.operation import answers_in_conflict
 from opledger_console.dialogs.resolve import ResolveDialog
-from opledger_console.messages import LedgerAway
 from opledger_console.screens.operation import OperationScreen
 from opledger_console.widgets.sheet import Sheet
 from tests.console.hands import HOSTILE, assert_inert, running, sees, shown, until
@@ -290,14 +290,19 @@ async def test_keys_that_decide_open_their_dialog_or_say_why_not(home: Home) -> 
         await until(pilot, lambda: isinstance(pilot.app.screen, ResolveDialog), "ask")
 
 
-async def test_a_database_that_is_away_leaves_the_picture(home: Home) -> None:
+async def test_a_database_that_is_away_leaves_the_picture(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was seen last stays, said to be old; nothing can be decided, and it comes back by itself."""
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("it is away")
+
     async with opened(home, polled(home)) as pilot:
         await sees(pilot, "observed 5 times")
-        page(pilot).post_message(LedgerAway("it is away"))
-        text = await sees(pilot, "DATABASE AWAY")
-        assert "observed 5 times" in text
-        assert "the database is away" in (page(pilot).why_not("cancel") or "")
+        with monkeypatch.context() as broken:
+            broken.setattr(Desk, "overview", away)
+            text = await sees(pilot, "DATABASE AWAY")
+            assert "observed 5 times" in text
+            assert "the database is away" in (page(pilot).why_not("cancel") or "")
         await sees(pilot, "watches")
         assert page(pilot).why_not("cancel") is None
 
