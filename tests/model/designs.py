@@ -386,6 +386,7 @@ DESIGNS: Final = (
         "a create leaves though a cancel is wanted",
         "resend",
         cell(S.CREATE_PENDING, e.CallSent, Arrow(None, states._call(Action.CREATE))),
+        shell=Shell(permits_by_version=False),
     ),
     Design(
         "a job that succeeded needs no result",
