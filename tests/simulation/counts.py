@@ -79,6 +79,8 @@ CELLS: Final[Mapping[tuple[str, str], tuple[tuple[str, str], ...]]] = {
     ("3.5", "pause beyond lease, between permit and send"): (
         ("stalled before send", "create"), ("stalled before send", "cancel"),
     ),
+    ("3.5", "pause beyond lease, between permit and next look"): (("stalled at the permit", "create"),),
+    ("3.5", "cancel between decision and permit"): (("cancel at the permit", "create"),),
     ("3.5", "lease expires during call"): (("taken over", "create"), ("taken over", "observe")),
     ("3.5", "two operators at once, double key press"): (("two at once", "approve"), ("two at once", "cancel")),
     ("3.5", "same operation key, different body"): (("same id, other body", "create"),),

@@ -15,12 +15,12 @@ NETWORK: Final = (
 
 PROCESS: Final = (
     "killed before send", "killed after send", "killed before commit", "killed after commit", "killed anywhere",
-    "stalled before send", "stalled anywhere",
+    "stalled before send", "stalled anywhere", "stalled at the permit",
 )  # fmt: skip
 STORE: Final = ("store busy", "commit uncertain")
 TIME: Final = ("clock ahead", "clock back")
 HOOKS: Final = ("hook twice", "hook late", "hook early", "hook lost", "hook forged", "hook stale")
-PEOPLE: Final = ("same id, other body", "two at once")
+PEOPLE: Final = ("same id, other body", "two at once", "cancel at the permit")
 ALL: Final = (*NETWORK, *PROCESS, *STORE, *TIME, *HOOKS, *PEOPLE)
 
 _MOST: Final = {
@@ -30,6 +30,7 @@ _MOST: Final = {
     "killed before send": 0.03,
     "killed after send": 0.03,
     "stalled before send": 0.03,
+    "stalled at the permit": 0.03,
     "store busy": 0.03,
     "commit uncertain": 0.02,
 }

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from opledger.checkpoints.maker import Checkpointer
+from opledger.errors import IllegalTransition
 from opledger.ledger import audit
 from opledger.rules import evidence as e
 from opledger.rules import states
@@ -54,6 +55,17 @@ OUTCOMES: Final = frozenset(
     }
 )  # fmt: skip
 _CITED: Final = frozenset({"Accepted", "CompletedInline", "Observed", "Refused", "CancelAnswered"})
+_KEPT: Final = frozenset({"Accepted", "Observed", "Refused", "CancelAnswered", "Throttled"})
+PACE: Final = (1.0, 120.0)
+"""Least and most seconds of a wait that the contracts leave to us: half of the first one, and the longest."""
+EXPIRY: Final = 1_200.0
+"""Seconds after which an approval is none, as the policies say."""
+PARKED: Final = 900.0
+"""Seconds in which a delivery that waits is handed over: whoever keeps house looks every few minutes."""
+WINDOW: Final = 0.9 * MEMORY
+"""Seconds in which a token may be sent again: the last resend is to arrive well inside of the provider's memory."""
+LAG: Final = 30.0
+"""Seconds until a list shows a new job, as the contracts say."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,7 @@ class Event:
     data: dict[str, Any]
     body: bytes
     moment: float  #: virtual seconds at its commit
+    next: dict[str, Any] | None = None  #: what it says comes next
 
 
 @dataclass
@@ -115,7 +128,8 @@ def read_all(world: World, people: People) -> list[Record]:
         document = loads(body)
         at = datetime.fromisoformat(document["at"])
         moment = moments.get((operation, seq), -1.0)
-        found = Event(seq, at, actor, kind, start, end, cause or "", document.get("data") or {}, body, moment)
+        data, then = document.get("data") or {}, document.get("next")
+        found = Event(seq, at, actor, kind, start, end, cause or "", data, body, moment, then)
         events[operation].append(found)
     records = []
     query = (
@@ -141,6 +155,9 @@ def judge(world: World, people: People) -> tuple[list[Record], Counter[str]]:
     arrows: Counter[str] = Counter()
     for record in records:
         _edges(world, record)
+        _papers(world, record)
+        _owned(world, record)
+        _waits(world, record)
         _creates(world, record)
         _permits(world, record)
         _cancels(world, record)
@@ -216,11 +233,79 @@ def _edges(world: World, record: Record) -> None:
         about = event.data.get("job_id")
         if event.kind == "Observed" and about is not None and about not in _known_jobs(record, event):
             world.problem("I3", f"{record.id} {event.seq} was told of {about}, which is not its job")
+        if event.kind == "Accepted" and about not in {job.id for job in world.provider.jobs}:
+            world.problem("I3", f"{record.id} {event.seq} was bound to {about}, which the provider never had")
         if event.kind in _CITED and event.data.get("call_id") is None:
             world.problem("I13", f"{record.id} {event.seq} {event.kind} cites no call")
         state = end
     if state != record.state:
         world.problem("I14", f"{record.id} is {record.state}, and its journal says {state}")
+
+
+def _papers(world: World, record: Record) -> None:
+    """I13: what an answer brought names that call as its cause, and the answer is kept."""
+    for event in record.events:
+        call = event.data.get("call_id")
+        told = f"{record.id} {event.seq} {event.kind}"
+        if call is not None and event.kind in (*OUTCOMES, "CallSent", "Observed"):
+            after_death = event.cause == "recovery" and event.kind in ("CallLost", "Inconclusive", "ResultMissing")
+            if event.cause not in (f"call:{call}", "call:none") and not after_death:
+                world.problem("I13", f"{told} came of {call}, and names {event.cause} as its cause")
+        if event.kind in _KEPT and event.data.get("status") is not None and event.data.get("answer") is None:
+            world.problem("I13", f"{told} rests on an answer that nobody kept")
+
+
+def _owned(world: World, record: Record) -> None:
+    """I11: who was overtaken records nothing any more, but for late answers."""
+    owners = world.owners.get(record.id, ())
+    workers = {owner for _, owner in owners}
+    for event in record.events:
+        if event.kind in ("Noted", *VIOLATIONS) or event.actor not in workers:
+            continue
+        holder = [owner for moment, owner in owners if moment < event.moment]
+        at_once = [owner for moment, owner in owners if moment == event.moment]
+        if holder and holder[-1] != event.actor and event.actor not in at_once:
+            words = f"{event.actor} recorded {event.kind} after {holder[-1]} had overtaken it"
+            world.problem("I11", f"{record.id} {event.seq}: {words}")
+
+
+def _waits(world: World, record: Record) -> None:
+    """I20: what is throttled waits, as long as it was asked to; waits have a least and a most; news brings a look."""
+    before: Any = None
+    for event in record.events:
+        then = event.next or {}
+        before, same = then.get("at"), then.get("at") == before
+        if before is None:
+            continue
+        wait = (datetime.fromisoformat(then["at"]) - event.at).total_seconds()
+        if event.kind == "Notified" and then.get("kind") == "observe" and wait > 1.0:
+            world.problem("I20", f"{record.id} {event.seq} was told of news, and looks {wait:.1f} s later")
+        if same:
+            continue
+        because = str(then.get("because"))
+        paced = because.startswith("backoff") or because.endswith("; next attempt")
+        if paced and wait > PACE[1] + 0.01:
+            world.problem("I20", f"{record.id} {event.seq} waits {wait:.1f} s, and no wait is to be that long")
+        if paced and wait < PACE[0] - 0.01 and "brought forward" not in because:
+            world.problem("I20", f"{record.id} {event.seq} waits {wait:.3f} s, which is no pause")
+    if world.clock.stepped_at >= 0:
+        return
+    creates = [entry for entry in record.wire if entry.kind == "create" and not entry.copy]
+    sent, until = -1e9, 0.0
+    for event in record.events:
+        if event.kind in ("Throttled", "NotDelivered") and event.data.get("action", "create") == "create":
+            met = [entry for entry in creates if entry.at <= event.moment]
+            asked = met[-1].at + met[-1].wait if met and met[-1].effect == "429" else 0.0
+            until = max(asked, event.moment + PACE[0])
+        elif event.kind == "Decided":
+            sent, until = -1e9, 0.0
+        elif event.kind == "CallSent" and event.data["action"] in ("create", "reconcile"):
+            if event.data["action"] == "create" and event.moment < until - 0.5:
+                world.problem("I20", f"{record.id} {event.seq} leaves {until - event.moment:.1f} s before it may")
+            if event.data.get("strategy") == "list" and event.moment < sent + LAG - 0.5:
+                world.problem("I20", f"{record.id} {event.seq} looks {event.moment - sent:.1f} s after its last send")
+            if event.data.get("may_create"):
+                sent = event.moment
 
 
 def _known_jobs(record: Record, upto: Event) -> set[str]:
@@ -237,7 +322,11 @@ def _fold(world: World, record: Record, arrows: Counter[str]) -> None:
     for event in record.events:
         entry = read_body(event.body).entry
         arrows[_arrow(op, entry.evidence)] += 1
-        op = project(op, entry)
+        try:
+            op = project(op, entry)
+        except IllegalTransition as error:
+            world.problem("I14", f"{record.id} {event.seq} cannot have happened: {error.message}")
+            return
     if op is not None and (op.state.value != record.state or op.remote_job_id != record.job):
         world.problem("I14", f"{record.id} is not what its journal makes of it")
 
@@ -313,7 +402,7 @@ def _window(world: World, record: Record) -> None:
             continue
         if first is None:
             first = sent.at
-        elif sent.at >= first + MEMORY and not sent.late:
+        elif sent.at >= first + WINDOW + 1.0 and not (sent.late or sent.paused):
             world.problem("I4", f"{record.id} was sent again {sent.at - first:.0f} s after its first send")
 
 
@@ -346,9 +435,15 @@ def _approved(world: World, record: Record, creates: Sequence[Arrived]) -> None:
     if not record.needed or not creates:
         return
     first = creates[0].at
-    voters = {event.actor for event in record.events if event.kind == "Approved" and 0 <= event.moment <= first}
+    given = [event for event in record.events if event.kind == "Approved" and 0 <= event.moment <= first]
+    voters = {event.actor for event in given}
     if len(voters) < record.needed or any(voter.startswith("agent") for voter in voters):
         world.problem("I22", f"{record.id} was sent after {len(voters)} of {record.needed} approvals")
+    if record.plan.requester in voters:
+        world.problem("I22", f"{record.id} was sent with the approval of {record.plan.requester}, who wanted it")
+    late = [event for event in given if (event.at - record.events[0].at).total_seconds() > EXPIRY]
+    if late and not world.clock.back:
+        world.problem("I22", f"{record.id} was sent with an approval that came after its time")
 
 
 def _cancels(world: World, record: Record) -> None:
@@ -400,6 +495,19 @@ def _truth(world: World, record: Record) -> None:
             world.problem("I3", f"{record.id} has {len(record.jobs)} jobs at the provider, and nobody noticed")
     _frozen(world, record)
     _absence(world, record)
+    _too_early(world, record)
+
+
+def _too_early(world: World, record: Record) -> None:
+    """I15: what a status read is taken for, the job has done by then."""
+    if record.plan.personality in (*DISHONEST, "hostile-bytes"):
+        return
+    ends = {job.id: job.created + job.seconds for job in record.jobs if job.cancelled is None}
+    for event in record.events:
+        if event.kind == "Observed" and event.data.get("means") == "succeeded":
+            end = ends.get(str(event.data.get("job_id")), 0.0)
+            if event.moment < end:
+                world.problem("I15", f"{record.id} {event.seq} says success {end - event.moment:.1f} s before its end")
 
 
 def _absence(world: World, record: Record) -> None:
@@ -532,6 +640,14 @@ def _hooks(world: World, records: Sequence[Record]) -> None:
         if world.acknowledged
         else set()
     )
+    parked = (
+        "SELECT d.delivery_id, o.operation_id FROM delivery d JOIN operation o"
+        " ON o.contract = d.contract AND (o.operation_id = d.token OR o.remote_job_id = d.job_id)"
+        " WHERE d.operation_id IS NULL AND o.first_sent_at IS NOT NULL AND d.received_at < ?"
+    )
+    long_ago = int((world.clock.now().timestamp() - PARKED) * 1_000_000)
+    for delivery, operation in world.eyes.execute(parked, (long_ago,)) if not world.clock.back else ():
+        world.problem("I19", f"the delivery {delivery} still waits for {operation}, which was sent")
     for event in world.acknowledged:
         if event not in kept:
             world.problem("I19", f"the delivery {event} was acknowledged, and is nowhere")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 from opledger.edges.clock import new_operation_id
 from opledger.edges.secrets import SecretResolver
-from opledger.errors import OpledgerError, StoreUnavailable
+from opledger.errors import OpledgerError, Refused, StoreUnavailable
 from opledger.ledger.deliveries import Doors
 from opledger.receiver.app import Receiver
 from opledger.rules.model import Choice, Operation, State
@@ -22,7 +23,22 @@ from tests.simulation.ports import EPOCH
 from tests.simulation.provider import FINAL, FLAVOURS, PERSONALITIES, Job
 from tests.simulation.world import PHASES, World
 
-MOODS: Final = ("", "", "", "", "", "", "late", "gone", "wrong", "wrong once", "words", "backwards", "refuses cancel")
+MOODS: Final = (
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "late",
+    "gone",
+    "wrong",
+    "wrong once",
+    "short",
+    "words",
+    "backwards",
+    "refuses cancel",
+)
 ENDS: Final = ("succeeded",) * 8 + ("failed", "expired", "cancelled")
 
 
@@ -36,7 +52,8 @@ class Plan:
     body: dict[str, Any]
     amount: int
     cancels_after: float | None
-    approvals: str  #: yes, no or never
+    approvals: str  #: yes, no, never or late
+    requester: str = "agent-7"
 
 
 def plan(random: Random, number: int, liked: list[str], flavours: list[str], operation: str, cancels: float) -> Plan:
@@ -67,7 +84,8 @@ def plan(random: Random, number: int, liked: list[str], flavours: list[str], ope
         body,
         amount,
         after if random.random() < cancels else None,
-        random.choice(("yes", "yes", "yes", "no", "never")),
+        random.choice(("yes", "yes", "yes", "no", "never", "late")),
+        "jo" if amount and random.random() < 0.3 else "agent-7",
     )
 
 
@@ -90,6 +108,7 @@ class People:
         """Let them all go about their business."""
         world = self.world
         world.provider.tell = self.told
+        world.cancelled = self.cancelled
         world.loop.spawn(world.receiving, self.receiver.intake.run())
         world.loop.spawn(world.receiving, self._house())
         world.loop.spawn(world.people, self._submitting())
@@ -100,7 +119,7 @@ class People:
         while True:
             await asyncio.sleep(90)
             if self.world.acknowledged:
-                await self.receiver._keep_house(sweep=False)
+                await self.receiver._keep_house(sweep=True)
 
     # --- agents -----------------------------------------------------------------------------------------------------
 
@@ -137,7 +156,7 @@ class People:
 
         def submit(**more: Any) -> Any:
             asked = {**one.body, **more}
-            return ledger.submit(name, asked, requested_by="agent-7", operation_id=one.operation, **deadlines)
+            return ledger.submit(name, asked, requested_by=one.requester, operation_id=one.operation, **deadlines)
 
         done = await self._insist(submit)
         if done is None:
@@ -170,7 +189,12 @@ class People:
         if one.approvals == "no":
             await self._insist(lambda: ledger.reject(one.operation, reason="no", by="ana"))
             return
+        if one.approvals == "late":  # nobody is to be kept waiting, and nobody to be taken by surprise
+            await asyncio.sleep(1_200)
         await self._insist(lambda: ledger.approve(one.operation, reason="yes", by="agent-9"))  # is refused
+        other = "sha256:" + "0" * 64
+        if await self._insist(lambda: ledger.approve(one.operation, reason="yes", by="ana", fingerprint=other)):
+            world.problem("I22", f"{one.operation} was approved by somebody who looked at another request")
         await self._insist(lambda: ledger.approve(one.operation, reason="yes", by="ana"))
         if world.swarm.strikes("two at once", world.chance):
             world.hit("two at once", "approve")
@@ -200,6 +224,11 @@ class People:
             elif random.random() < 0.5:
                 await self._insist(lambda op=op: self._decide(op))
 
+    def cancelled(self, operation: str) -> None:
+        """Want an operation cancelled."""
+        deed = self._insist(lambda: self.world.ledger.cancel(operation, reason="not any more", by="olga"))
+        self.world.loop.spawn(self.world.people, deed)
+
     async def resume(self) -> None:
         """Let calls to providers go on."""
         ledger = self.world.ledger
@@ -222,6 +251,9 @@ class People:
         if option.choice is Choice.NOT_CREATED and self.world.provider.jobs_of(op.operation_id):
             return  # people are honest here: whoever says so has looked
         span = "5m" if "for" in option.needs else None
+        with suppress(Refused):
+            ledger.resolve(op.operation_id, option.choice, reason="decided", by="agent-9", job=job, extend_by=span)
+            self.world.problem("I22", f"an agent decided what becomes of {op.operation_id}")
         ledger.resolve(op.operation_id, option.choice, reason="decided", by="olga", job=job, extend_by=span)
 
     # --- webhooks ---------------------------------------------------------------------------------------------------

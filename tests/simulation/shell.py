@@ -12,6 +12,7 @@ from opledger.edges.clock import Clock
 from opledger.edges.http import Http
 from opledger.edges.secrets import SecretResolver
 from opledger.errors import StoreUnavailable
+from opledger.rules import evidence as e
 from opledger.rules.calls import Request
 from opledger.store import Store
 from opledger.worker import commits as committing
@@ -36,6 +37,9 @@ class SimCommits(Commits):
         self._under_way = False
 
     async def _hand_in(self, job: Any) -> Any:
+        for write in job.writes:
+            if isinstance(write.evidence, e.CallSent):
+                self._world.at_the_permit(write.operation_id, write.evidence)
         self._pile.append(job)
         if not self._under_way:
             self._under_way = True
@@ -58,6 +62,8 @@ class SimCommits(Commits):
         settled += [self._settle(one) for one in batch if one.work is not None]
         if writes and world.dies("killed after commit", self._process, phase):
             return
+        if any(isinstance(write.evidence, e.CallSent) for one in writes for write in one.writes):
+            world.holds_up(self._process, phase)
         committing._deliver(settled)
 
 

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -106,6 +106,7 @@ class Sent:
     call_id: str | None
     worker: str
     late: bool  #: its process stood still between permit and send
+    paused: bool = False  #: it stood still a short while ago, who knows where
 
 
 @dataclass
@@ -189,6 +190,9 @@ class World:
         self.people = Process("people")
         self.receiving = Process("receiver")
         self.leases: dict[str, tuple[int, datetime]] = {}
+        self.owners: dict[str, list[tuple[float, str]]] = {}  #: who held an operation, from when on
+        self.cancelled: Callable[[str], None] = lambda _: None  #: somebody wants an operation cancelled, now
+        self.held_up: dict[Process, int] = {}  #: who stood still between the commit of a permit and its next step
         self._rows = 0
         self._dying: str | None = None
 
@@ -277,6 +281,19 @@ class World:
                 with suppress(StoreUnavailable):
                     await worker.heartbeat()
 
+    def at_the_permit(self, operation: str, sent: Any) -> None:
+        """A permit is decided on and not yet committed: the worst moment for somebody to want it cancelled."""
+        if self.swarm.strikes("cancel at the permit", self.chance):
+            self.hit("cancel at the permit", "create" if sent.action != "cancel" else "cancel")
+            self.cancelled(operation)
+
+    def holds_up(self, process: Process, phase: str) -> None:
+        """A permit is committed: a process that stands still now must look at lease and window once more."""
+        if process.until == 0.0 and self.swarm.strikes("stalled at the permit", self.chance):
+            self.hit("stalled at the permit", phase)
+            self.loop.stall(process, self.moment(0.1, 1.5) * LEASE)
+            self.held_up[process] = process.stalls
+
     def phase_of(self, jobs: list[Any]) -> str:
         """Say what the writes of a batch are about."""
         for job in jobs:
@@ -313,6 +330,7 @@ class World:
         if taken_from is not None and ends > now and self.clock.stepped_at < self.loop.now - 10 * LEASE:
             self.problem("I10", f"{lease.owner} took {operation} from {taken_from}, whose lease lasts until {ends}")
         self.leases[operation] = (lease.epoch, lease.expires_at)
+        self.owners.setdefault(operation, []).append((self.loop.now, lease.owner))
 
     def wake(self) -> None:
         """Let the workers notice, some time later, that somebody wrote."""
@@ -344,7 +362,8 @@ class World:
             await tell("connection.connect_tcp.started", {})
             await asyncio.sleep(self.moment(0.001, 0.05))
             await tell("connection.connect_tcp.failed", {})
-            raise httpx.ConnectError("refused")
+            # As libraries do that put the whole request into their errors.
+            raise httpx.ConnectError(f"refused: {request.url} {headers}")
         self._leaves(entry, process, effectful=effectful, late=late)
         await tell("connection.connect_tcp.complete", {"return_value": None})
         await tell("http11.send_request_headers.started", {})
@@ -392,10 +411,11 @@ class World:
                 self.problem("I7", f"the permit {call_id} of {operation} is used for a second {entry.kind}")
             self.used.add(call_id)
         now = int(self.clock.now().timestamp() * 1_000_000)
-        stood = late or self.clock.stepped_at > self.loop.now - 2 * LEASE or process.stalled_at > self.loop.now - LEASE
+        paused = process.stalled_at > self.loop.now - LEASE and self.held_up.get(process) != process.stalls
+        stood = late or self.clock.stepped_at > self.loop.now - 2 * LEASE or paused
         if not stood and (row[0] != process.name or row[1] is None or row[1] <= now):
             self.problem("I12", f"{process.name} sends a {entry.kind} for {operation} without a lease")
-        self.sends.append(Sent(self.loop.now, operation, entry.kind, call_id, process.name, late))
+        self.sends.append(Sent(self.loop.now, operation, entry.kind, call_id, process.name, late, paused))
 
     def _arrive(
         self, entry: Arrived, body: bytes, query: str, fault: str | None, future: Any, process: Process
@@ -427,6 +447,8 @@ class World:
             self.provider.log.append(entry)
             reply = self._gate(fault)
             entry.status = reply.status
+            asked = dict(reply.headers).get("retry-after", "")
+            entry.wait = float(asked) if asked.isdigit() else 0.0
             return reply
         reply = self.provider.handle(entry, body, query)
         if fault == "5xx after":
