@@ -7,14 +7,16 @@ from typing import Any, Final
 
 from opledger.rules import answers, decide, lookups, pages, requests, results, states
 from opledger.rules import evidence as e
-from opledger.rules.calls import Failure
+from opledger.rules.calls import Answer, Failure
 from opledger.rules.model import SUCCESS_MEANS, Means, State
 from opledger.store import recording
-from opledger.worker import collect, drive
+from opledger.worker import actions, collect, drive, second_job
+from opledger.worker.hand import Hand
 from tests.model.designs import (
     _ANY_JOB,
     _any_id,
     _error_is_no,
+    _never,
     _nobody_asked,
     _nothing_settles,
     _settles_from_first,
@@ -107,6 +109,26 @@ def _without_lag(op: Any, strategy: Any) -> None:
 
 def _one_page(*_: Any) -> None:
     """Know of no further page."""
+
+
+async def _without_end(
+    drive: Hand, contract: Any, search: Any, request: Any, call_id: str, *, permitted: bool = True
+) -> Any:
+    """Read page after page, as long as there is another one."""
+    began, kept = drive.shop.clock.now(), None
+    while True:
+        outcome = await drive.shop.http.send(await drive.within_lease(request))
+        kept = drive.keep(outcome, contract)
+        page = lookups.read_page(
+            outcome, drive.op, contract, search, call_id=call_id, answer=kept.sha256 if kept else None
+        )
+        if isinstance(page, answers.Reading):
+            return page, kept
+        assert isinstance(outcome, Answer)
+        further = requests.next_page(contract, search.strategy, outcome, page.document, request.url)
+        if further is None:
+            return answers.Reading(lookups.conclude(search, drive.op, began, complete=True)), kept
+        request = requests.look_up(drive.op, contract, search.strategy, further)
 
 
 def _everything_matches(page: Any, search: Any, item: Any) -> bool:
@@ -223,6 +245,11 @@ BUGS: Final = (
         function(recording, "_taken", _whose_it_is),
         issue="F13",
     ),
+    Bug(
+        "a replay is taken for news",
+        (seeds("I13", personalities=("lossy",), flavours=("v1", "header")),),
+        function(answers, "_replayed", _never),
+    ),
     # Status.
     Bug(
         "a 404 to a status read means failed",
@@ -290,6 +317,11 @@ BUGS: Final = (
         "page 2 is not read",
         (seeds("I5", "I3", "I4", flavours=("v1",), faults=_LOST, cancels=0.8),),
         function(requests, "next_page", _one_page),
+    ),
+    Bug(
+        "a list that goes round in a circle is read for ever",
+        (seeds("I20", "I21", personalities=("lossy",), flavours=("v1",), cancels=1.0),),
+        both(*(function(module, "read_pages", _without_end) for module in (actions, second_job))),
     ),
     Bug(
         "what is read of half a list counts as all",

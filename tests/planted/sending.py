@@ -261,10 +261,7 @@ BUGS: Final = (
     ),
     Bug(
         "the window is not looked at again before the bytes leave",
-        (
-            worlds("window"),
-            seeds("I4", personalities=("replays-500",), flavours=("header",), faults={"stalled at the permit": 0.7}),
-        ),
+        (seeds("I4", personalities=("replays-500",), flavours=("header",), faults={"stalled at the permit": 0.7}),),
         function(actions, "decide", SimpleNamespace(may_resend=_always)),
         issue="F12",
     ),

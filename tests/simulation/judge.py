@@ -62,6 +62,8 @@ EXPIRY: Final = 1_200.0
 """Seconds after which an approval is none, as the policies say."""
 PARKED: Final = 900.0
 """Seconds in which a delivery that waits is handed over: whoever keeps house looks every few minutes."""
+MANY: Final = 150
+"""Pages of lists in a minute that are too many: a look-up reads twenty at most."""
 WINDOW: Final = 0.9 * MEMORY
 """Seconds in which a token may be sent again: the last resend is to arrive well inside of the provider's memory."""
 LAG: Final = 30.0
@@ -251,6 +253,10 @@ def _papers(world: World, record: Record) -> None:
             after_death = event.cause == "recovery" and event.kind in ("CallLost", "Inconclusive", "ResultMissing")
             if event.cause not in (f"call:{call}", "call:none") and not after_death:
                 world.problem("I13", f"{told} came of {call}, and names {event.cause} as its cause")
+        sent = [entry for entry in record.wire if entry.kind == "create" and entry.at <= event.moment]
+        again = event.kind == "Accepted" and event.data.get("how") in ("create", "resend", None) and sent
+        if again and sent[-1].effect == "repeated" and not sent[-1].copy and not event.data.get("replay"):
+            world.problem("I13", f"{told} does not say that the provider only repeated its answer")
         if event.kind in _KEPT and event.data.get("status") is not None and event.data.get("answer") is None:
             world.problem("I13", f"{told} rests on an answer that nobody kept")
 
@@ -288,6 +294,11 @@ def _waits(world: World, record: Record) -> None:
             world.problem("I20", f"{record.id} {event.seq} waits {wait:.1f} s, and no wait is to be that long")
         if paced and wait < PACE[0] - 0.01 and "brought forward" not in because:
             world.problem("I20", f"{record.id} {event.seq} waits {wait:.3f} s, which is no pause")
+    lists = [entry.at for entry in record.wire if entry.kind == "list" and not entry.copy]
+    for first, last in zip(lists, lists[MANY:], strict=False):
+        if last - first < 60.0:
+            world.problem("I20", f"{record.id} reads {MANY} pages of a list in {last - first:.0f} s")
+            break
     if world.clock.stepped_at >= 0:
         return
     creates = [entry for entry in record.wire if entry.kind == "create" and not entry.copy]
