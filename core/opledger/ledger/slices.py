@@ -17,8 +17,11 @@ from opledger.store import Store, auditing
 STEP: Final = 500
 """Operations in one slice."""
 
-AHEAD: Final = 8
-"""Slices that wait for processes beside, or are in them."""
+AHEAD: Final = 2
+"""Slices that wait for processes beside, or are in them, for each core."""
+
+_Slice = tuple[str, str | None, Mapping[str, Sequence[Leaf]]]
+"""Behind which operation it begins, with which it ends (None: the last), and the leaves of those between."""
 
 
 def parts(
@@ -54,7 +57,7 @@ def parts(
 
 def _shared(
     store: Store,
-    asked: Iterator[tuple[str, str | None, Mapping[str, Sequence[Leaf]]]],
+    asked: Iterator[_Slice],
     checks: Sequence[Check],
     stopped: Callable[[], bool],
     *,
@@ -62,22 +65,29 @@ def _shared(
     pool: ProcessPoolExecutor,
 ) -> Iterator[Part]:
     """Slices in processes beside, and in this one meanwhile: it takes them a second to come up."""
-    under_way: set[Future[Part]] = set()
+    ahead = AHEAD * multiprocessing.cpu_count()
+    under_way: dict[Future[Part], _Slice] = {}
+
+    def here(one: _Slice) -> Part:
+        after, upto, mine = one
+        return cited(store.database, look(auditing.within(store.database, after, upto), mine, checks, records=records))
+
     try:
-        for number, (after, upto, mine) in enumerate(asked):
+        for number, one in enumerate(asked):
             if stopped():
                 break
-            if number and len(under_way) < AHEAD:
+            if number and len(under_way) < ahead:
                 with _deaf():
-                    under_way.add(pool.submit(_in_child, after, upto, mine, records=records))
+                    under_way[pool.submit(_in_child, *one, records=records)] = one
                 continue
-            found = look(auditing.within(store.database, after, upto), mine, checks, records=records)
-            yield cited(store.database, found)
-            done = {one for one in under_way if one.done()}
-            under_way -= done
-            yield from (one.result() for one in done)
-        for one in as_completed(under_way):
-            yield one.result()
+            yield here(one)
+            for done in [future for future in under_way if future.done()]:
+                del under_way[done]
+                yield done.result()
+        for future in [future for future in under_way if future.cancel()]:  # no process has begun it yet
+            yield here(under_way.pop(future))
+        for future in as_completed(under_way):
+            yield future.result()
     except BaseException:
         for process in multiprocessing.active_children():
             process.terminate()  # they only read, and may still be coming up: nobody waits for what they find
@@ -101,9 +111,7 @@ def is_name(value: Any) -> bool:
     return isinstance(value, str)  # SQLite keeps whatever is put into a column
 
 
-def _asked(
-    store: Store, leaves: Mapping[str, Sequence[Leaf]]
-) -> Iterator[tuple[str, str | None, Mapping[str, Sequence[Leaf]]]]:
+def _asked(store: Store, leaves: Mapping[str, Sequence[Leaf]]) -> Iterator[_Slice]:
     names = sorted(filter(is_name, leaves))
     at = 0
     for after, upto in auditing.bounds(store.database, STEP):
