@@ -277,18 +277,18 @@ def _owned(world: World, record: Record) -> None:
 
 def _waits(world: World, record: Record) -> None:
     """I20: what is throttled waits, as long as it was asked to; waits have a least and a most; news brings a look."""
-    before: Any = None
+    before: tuple[Any, Any] = (None, None)
     for event in record.events:
         then = event.next or {}
-        before, same = then.get("at"), then.get("at") == before
-        if before is None:
+        at, because = then.get("at"), str(then.get("because"))
+        same, before = at == before[0] or because == before[1], (at, because)  # what others said before still stands
+        if at is None:
             continue
         wait = (datetime.fromisoformat(then["at"]) - event.at).total_seconds()
         if event.kind == "Notified" and then.get("kind") == "observe" and wait > 1.0:
             world.problem("I20", f"{record.id} {event.seq} was told of news, and looks {wait:.1f} s later")
         if same:
             continue
-        because = str(then.get("because"))
         paced = because.startswith("backoff") or because.endswith("; next attempt")
         if paced and wait > PACE[1] + 0.01:
             world.problem("I20", f"{record.id} {event.seq} waits {wait:.1f} s, and no wait is to be that long")
