@@ -260,12 +260,20 @@ BUGS: Final = (
     Bug("anchors are not compared", (tampering(),), function(auditlog, "compare", _no_anchor)),
     Bug("a checkpoint that is gone is not missed", (tampering(),), function(auditlog, "_given_up", _all_given_up)),
     Bug("an operation that is gone is not missed", (tampering(),), function(auditing._One, "look", _looks_away)),
-    Bug("records are not compared with their journals", (tampering(),), function(auditing, "_compared", _no_record)),
-    Bug("an event that is gone is not missed", (tampering(),), _chain_without("SEQ", "LINK")),
+    Bug(
+        "records are not compared with their journals",
+        (tampering(), inputs("forged", executions=400)),
+        function(auditing, "_compared", _no_record),
+    ),
+    Bug(
+        "an event that is gone is not missed",
+        (tampering(), inputs("export", executions=400)),
+        _chain_without("SEQ", "LINK"),
+    ),
     Bug("an older format is taken", (tampering(),), _chain_without("FORMAT_DOWNGRADE")),
     Bug("an event of another operation is taken", (tampering(),), _chain_without("MOVED")),
     # Files.
-    Bug("commits are not synced (F1)", (power("off"),)),
+    Bug("commits are not synced", (power("off"),), issue="F1"),
     Bug("commits are synced as SQLite calls normal", (power("normal"),), issue="F1"),
     Bug("the bytes of results are not synced", (power("bytes"),)),
     Bug("the names of results are not synced", (power("folders"),)),

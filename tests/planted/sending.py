@@ -337,12 +337,14 @@ BUGS: Final = (
         "an exchange has no end",
         (seeds("I12", "I21", faults={"answer late": 0.5}),),
         function(Http, "_bounded", _boundless),
+        issue="F7",
     ),
     Bug(
         "a redirect is followed",
         (seeds("I25", personalities=("redirector",)),),
         function(Http, "_send", _follows),
+        issue="F5",
         quick=True,
     ),
-    Bug("an answer is unpacked without a bound", (bomb("deflate", "status", "unpacking"),)),
+    Bug("an answer is unpacked without a bound", (bomb("deflate", "status", "unpacking"),), issue="F8"),
 )
