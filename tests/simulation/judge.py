@@ -246,16 +246,24 @@ def _edges(world: World, record: Record) -> None:
 
 def _papers(world: World, record: Record) -> None:
     """I13: what an answer brought names that call as its cause, and the answer is kept."""
+    permitted = 0.0
     for event in record.events:
+        permitted = event.moment if event.kind == "CallSent" else permitted
         call = event.data.get("call_id")
         told = f"{record.id} {event.seq} {event.kind}"
         if call is not None and event.kind in (*OUTCOMES, "CallSent", "Observed"):
             after_death = event.cause == "recovery" and event.kind in ("CallLost", "Inconclusive", "ResultMissing")
             if event.cause not in (f"call:{call}", "call:none") and not after_death:
                 world.problem("I13", f"{told} came of {call}, and names {event.cause} as its cause")
-        sent = [entry for entry in record.wire if entry.kind == "create" and entry.at <= event.moment]
-        again = event.kind == "Accepted" and event.data.get("how") in ("create", "resend", None) and sent
-        if again and sent[-1].effect == "repeated" and not sent[-1].copy and not event.data.get("replay"):
+        sent = [entry for entry in record.wire if entry.kind == "create" and permitted <= entry.at <= event.moment]
+        again = event.kind == "Accepted" and event.data.get("how") in ("create", "resend", None)
+        if (
+            again
+            and len(sent) == 1
+            and sent[-1].effect == "repeated"
+            and not sent[-1].copy
+            and not event.data.get("replay")
+        ):
             world.problem("I13", f"{told} does not say that the provider only repeated its answer")
         if event.kind in _KEPT and event.data.get("status") is not None and event.data.get("answer") is None:
             world.problem("I13", f"{told} rests on an answer that nobody kept")
@@ -489,7 +497,9 @@ def _truth(world: World, record: Record) -> None:
     honest = record.plan.personality not in DISHONEST
     if record.state == "succeeded":
         _success(world, record)
-    if record.state in ("withdrawn", "rejected") and record.jobs:
+    # A request that was on its way before a long pause cannot be stopped; what it brings is told later (design, 6.1).
+    zombie = any(one.late for one in world.sends if one.operation == record.id) and record.has("Noted", *VIOLATIONS)
+    if record.state in ("withdrawn", "rejected") and record.jobs and not zombie:
         world.problem("I5", f"{record.id} is {record.state}, and the provider has its job {record.jobs[0].id}")
     told = record.chosen("not-created") or record.has("ResultAllItemsFailed")
     if record.state == "failed" and honest and not told and words - {"failed", "expired", "cancelled"}:
@@ -558,8 +568,16 @@ def _success(world: World, record: Record) -> None:
     if mine and not shared and record.flavour in ("v1", "header", "none", "once"):
         if all(job.word(world.loop.now) != "succeeded" for job in mine):
             world.problem("I15", f"{record.id} succeeded, and its job is {mine[0].word(world.loop.now)}")
-        elif not record.has(*VIOLATIONS) and content not in [world.provider.content(job) for job in mine]:
+        elif not record.has(*VIOLATIONS) and content not in [
+            world.provider.content(job) for job in _named(world, record)
+        ]:
             world.problem("I15", f"the result of {record.id} is not what the provider has")
+
+
+def _named(world: World, record: Record) -> list[Job]:
+    """The jobs that the record's id may mean at a provider that gives one id to several, and does not say so."""
+    mine = world.provider.jobs if record.plan.personality == "id-reuser" else record.jobs
+    return [job for job in mine if (job.id, job.flavour) == (record.job, record.flavour)]
 
 
 def _failure(world: World, record: Record) -> None:
