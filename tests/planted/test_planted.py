@@ -15,6 +15,7 @@ from tests.planted import tampers
 from tests.planted.bug import Bug, Found, Look, hunt
 from tests.planted.bugs import BUGS
 from tests.planted.looks import seeds, states, tampering
+from tests.simulation.world import forget_template
 
 QUICK = [bug for bug in BUGS if bug.quick]
 FEW = 30.0
@@ -25,6 +26,7 @@ FEW = 30.0
 def _swept() -> Iterator[None]:
     yield
     tampers.forget_template()
+    forget_template()
 
 
 @pytest.mark.parametrize("bug", QUICK, ids=lambda bug: bug.name)
