@@ -40,6 +40,7 @@ HARNESSES: Final = (
     Harness("network codes", "every status code in every phase", ()),
     Harness("network bombs", "answers that are made to exhaust us", ()),
     Harness("fuzz", "parsers under mutated inputs", ("--seconds", "1")),
+    Harness("planted", "bugs planted in the product, which must be found", ("--harness", "tamper"), ()),
     Harness("golden", "histories of every release", ("check",), ("check",)),
     Harness("chaos", "real processes killed at random", ("--seconds", "30")),
 )

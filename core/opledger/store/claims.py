@@ -11,7 +11,19 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ClauseElement, ColumnElement, and_, bindparam, case, func, literal_column, null, select, update
+from sqlalchemy import (
+    BigInteger,
+    ClauseElement,
+    ColumnElement,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    null,
+    select,
+    update,
+)
 
 from opledger.rules.model import State
 from opledger.store import encoding, rows
