@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.wire import requests
+
 MIB = 1024 * 1024
 FORMS = ("binary", "jsonl", "csv")
 
@@ -49,24 +51,16 @@ def _accept(server: socket.socket, file: Path) -> None:
 
 def _talk(connection: socket.socket, file: Path) -> None:
     with connection, connection.makefile("rb") as asked:
-        while True:
-            head = [asked.readline()]
-            while head[-1].strip():
-                head.append(asked.readline())
-            if not head[0]:
-                return
-            length = next((int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length")), 0)
-            asked.read(length)
-            method, target, _ = head[0].split(b" ", 2)
-            if target.endswith(b"/result"):
+        for method, target, _ in requests(asked):
+            if target.endswith("/result"):
                 size = file.stat().st_size
                 connection.sendall(_head(200, size, "application/octet-stream"))
                 with file.open("rb") as source:
                     connection.sendfile(source)
                 continue
-            state = "queued" if method == b"POST" else "succeeded"
+            state = "queued" if method == "POST" else "succeeded"
             body = json.dumps({"id": "job_1", "state": state}).encode()
-            connection.sendall(_head(202 if method == b"POST" else 200, len(body), "application/json") + body)
+            connection.sendall(_head(202 if method == "POST" else 200, len(body), "application/json") + body)
 
 
 def _head(status: int, length: int, kind: str) -> bytes:

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.wire import requests
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 MIB: Final = 1024 * 1024
 BOUND: Final = 64
@@ -88,15 +90,8 @@ def _accept(server: socket.socket, bodies: Bodies) -> None:
 
 def _talk(connection: socket.socket, bodies: Bodies) -> None:
     with connection, connection.makefile("rb") as asked, suppress(OSError):  # the worker has had enough
-        while True:
-            head = [asked.readline()]
-            while head[-1].strip():
-                head.append(asked.readline())
-            if not head[0]:
-                return
-            length = next((int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length")), 0)
-            body = asked.read(length)
-            if not _answer(connection, bodies, head[0].split(b" ")[1].decode(), body):
+        for _, target, body in requests(asked):
+            if not _answer(connection, bodies, target, body):
                 return
 
 

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.wire import requests
+
 MIB: Final = 1024 * 1024
 PLACES: Final = ("create", "status", "list", "result")
 ENDS: Final = 60.0
@@ -133,15 +135,8 @@ class Provider:
         """Answer on one connection until it ends."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with connection, connection.makefile("rb") as asked, suppress(OSError):  # the worker has had enough
-            while True:
-                head = [asked.readline()]
-                while head[-1].strip():
-                    head.append(asked.readline())
-                if not head[0]:
-                    return
-                sizes = [int(line.split(b":")[1]) for line in head if line.lower().startswith(b"content-length")]
-                body = asked.read(sum(sizes))
-                if not self._answer(connection.sendall, head[0].split(b" ")[1].decode(), body):
+            for _, target, body in requests(asked):
+                if not self._answer(connection.sendall, target, body):
                     return
 
     def _answer(self, say: Say, target: str, body: bytes) -> bool:
