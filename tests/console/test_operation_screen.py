@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,8 +27,9 @@ from opledger_console.desk import Desk
 from opledger_console.desk.operation import answers_in_conflict
 from opledger_console.dialogs.resolve import ResolveDialog
 from opledger_console.screens.operation import OperationScreen
+from opledger_console.screens.operations import OperationsScreen
 from opledger_console.widgets.sheet import Sheet
-from tests.console.hands import HOSTILE, assert_inert, running, sees, shown, until
+from tests.console.hands import HOSTILE, PATIENCE, assert_inert, running, sees, shown, until
 from tests.core.ledgers import BODY, VIOLATED, WORKER, Home, accepted, happens, observed, sent
 
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
@@ -538,3 +540,32 @@ async def test_the_head_counts_down(home: Home) -> None:
 
         assert left() > 30
         await until(pilot, counted_down, "count down")
+
+
+async def test_a_list_that_is_still_read_behind_it_does_not_hold_the_page_up(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody writes meanwhile, so that no news would have the page read later."""
+    operation_id, go_on = polled(home), threading.Event()
+    async with running(home, "operations") as pilot:
+        app = pilot.app
+        assert isinstance(app, ConsoleApp)
+        await sees(pilot, "1 operation")
+        behind = app.screen
+        assert isinstance(behind, OperationsScreen)
+        gather = behind.gather
+
+        def slow(question: Any) -> Any:
+            assert go_on.wait(PATIENCE)
+            return gather(question)
+
+        monkeypatch.setattr(behind, "gather", slow)
+        behind.action_look()
+        await until(pilot, lambda: behind.at_work("look"), "read the list")
+        try:
+            screen = OperationScreen(app.desk, operation_id)
+            await app.push_screen(screen)
+            await until(pilot, lambda: screen.found is not None, "read the page")
+            assert behind.at_work("look")
+        finally:
+            go_on.set()

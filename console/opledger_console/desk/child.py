@@ -59,7 +59,7 @@ class ChildWorker:
             "OPLEDGER_OPERATOR": settings.operator,
         }
         self._process = subprocess.Popen(  # noqa: S603 - our own worker, and no shell
-            [sys.executable, "-m", "opledger.cli", "worker", "--name", self.name, "--with-parent"],
+            [sys.executable, "-m", "opledger.cli", "worker", "--name", self.name, "--parent", str(os.getpid())],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -115,11 +115,18 @@ class LedgerScreen(Screen[None]):
         question = self.question()
         if question is None:
             return
-        if any(worker.group == "look" and worker.is_running for worker in self.workers):
+        if self.at_work("look"):
             self._again = True
             return
         self._again = False
         self._look(question)
+
+    def at_work(self, group: str) -> bool:
+        """Tell whether a thread of this screen is at something; Textual's list holds those of all screens.
+
+        One that has not begun yet counts, too: what a thread reads with is for one thread at a time.
+        """
+        return any(one.node is self and one.group == group and not one.is_finished for one in self.workers)
 
     @work(thread=True, group="look", exit_on_error=False)
     def _look(self, question: Any) -> None:
@@ -147,6 +154,8 @@ class LedgerScreen(Screen[None]):
     def _not_gathered(self, message: NotGathered) -> None:
         if self.stays(message.question):
             self.not_found(message.question, message.why)
+        else:
+            self._again = True
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Look again if somebody asked meanwhile; say so where a thread met what nobody expected."""

@@ -94,7 +94,7 @@ class ProvidersScreen(DecidingScreen):
         self._providers = {look.name: look for look in found.providers}
         self._hands = {look.name: look for look in found.workers}
         self._draw()
-        if not found.counted and not any(one.group == "pulse" and one.is_running for one in self.workers):
+        if not found.counted and not self.at_work("pulse"):
             self._catch_up()
 
     @work(thread=True, group="pulse", exit_on_error=False)
