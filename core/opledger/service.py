@@ -52,11 +52,11 @@ def run_worker(
     name: str | None = None,
     until_idle: bool = False,
     once: bool = False,
-    with_parent: bool = False,
+    parent: int | None = None,
 ) -> int:
     """Open the ledger and run a worker in this process until it is told to stop; returns the exit code 0.
 
-    `with_parent`: it also stops once the process that started it has ended, however that came. Raises StoreUnavailable
+    `parent`: it also stops once it is no longer a child of that process, however that came. Raises StoreUnavailable
     where the database cannot be used, IntegrityBroken where it is older than one of its anchors, ConfigWrong where
     results cannot be stored, an anchor is not fit, or where notices are asked for and apprise is not installed.
     """
@@ -74,7 +74,6 @@ def run_worker(
         notices = Notices.from_settings(store, settings, worker.name, worker.clock)
         checkpoints = Checkpointer(store.database, settings.audit, worker.clock)
         checkpoints.start()
-        parent = os.getppid() if with_parent else None
         run_until_signalled(
             worker, until_idle=until_idle, once=once, notices=notices, checkpoints=checkpoints, parent=parent
         )

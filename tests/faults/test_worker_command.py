@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import os
+import select
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -113,3 +117,31 @@ def test_a_worker_whose_file_was_taken_away_stops(lab: Lab, how: str) -> None:
     assert f"was {how}" in said
     assert "while it was open" in said
     assert "Traceback" not in said
+
+
+def test_a_worker_that_comes_up_when_its_parent_has_gone_ends(lab: Lab) -> None:
+    """Whoever starts it with its own id may be killed before the worker has read who that is."""
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait(PATIENCE)
+    assert lab.program("worker", "--parent", str(gone.pid)).wait(PATIENCE) == 0
+    assert "the process that started this worker has ended" in (lab.folder / "program-1.log").read_text()
+
+
+def test_a_worker_ends_with_its_parent(lab: Lab) -> None:
+    """Also where the parent is killed and can tell it nothing."""
+    words = 'import subprocess, sys; subprocess.run([sys.executable, "-m", "opledger.cli", "worker", "--with-parent"])'
+    operation = lab.submit(_seconds=600)
+    with (lab.folder / "child.log").open("wb") as log:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", words],
+            cwd=lab.folder, env={**os.environ, **lab.environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        lab.until_state(operation, State.ACCEPTED)
+        [worker] = [os.pidfd_open(life.pid) for life in lab.ledger.store.workers()]
+    finally:
+        parent.kill()
+        parent.wait(PATIENCE)
+    assert select.select([worker], [], [], PATIENCE)[0], "the worker outlived its parent"
+    os.close(worker)
+    assert "the process that started this worker has ended" in (lab.folder / "child.log").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -39,8 +40,13 @@ def worker(
     with_parent: Annotated[
         bool, typer.Option("--with-parent", help="Stop once the process that started it has ended.")
     ] = False,
+    parent: Annotated[
+        int | None, typer.Option("--parent", metavar="PID", hidden=True, help="Stop unless this process started it.")
+    ] = None,
 ) -> int:
     """Drive operations: send, poll, collect results. SIGTERM stops it and cancels nothing."""
+    # Who starts a worker with its own id may have ended before this line: then the id is no longer the parent's.
+    parent = os.getppid() if with_parent and parent is None else parent
     from opledger.cli import logs
     from opledger.errors import UsageError
     from opledger.service import run_worker
@@ -49,7 +55,7 @@ def worker(
         raise UsageError("--until-idle and --once exclude each other; give one of them")
     settings = run.settings()
     logs.configure(settings.log)
-    code = run_worker(settings, name=name, until_idle=until_idle, once=once, with_parent=with_parent)
+    code = run_worker(settings, name=name, until_idle=until_idle, once=once, parent=parent)
     run.give({"ok": code == 0}, lambda: ())
     return code
 

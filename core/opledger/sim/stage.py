@@ -51,7 +51,16 @@ class Stage:
 
     def start_worker(self) -> None:
         """Start the worker, a process of its own; what it logs goes to ``worker.log``."""
-        command = [sys.executable, "-m", "opledger.cli", "worker", "--name", "demo-worker", "--with-parent"]
+        command = [
+            sys.executable,
+            "-m",
+            "opledger.cli",
+            "worker",
+            "--name",
+            "demo-worker",
+            "--parent",
+            str(os.getpid()),
+        ]
         log = open_file(self.folder / "worker.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own interpreter and module
