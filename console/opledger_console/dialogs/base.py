@@ -178,6 +178,8 @@ class Dialog(ModalScreen[Result]):
 
     def show_head(self) -> None:
         """Draw the two lines of the head: ids first, so that no name can push them out."""
+        if not self.query("#facts"):
+            return  # a timer asked for it while the dialog was taken down, and its lines went first
         first, facts = drawn(self.head())
         self.query_one("#head", Static).update(first, layout=False)
         self.query_one("#facts", Static).update(facts, layout=False)
@@ -391,7 +393,8 @@ class Dialog(ModalScreen[Result]):
         if left <= 0:
             self._finish(self._decided)
         else:
-            self.query_one("#countdown", Static).update(Content(f"Sending in {ceil(left)} s - Esc takes it back"))
+            for line in self.query("#countdown").results(Static):  # gone where the dialog is taken down meanwhile
+                line.update(Content(f"Sending in {ceil(left)} s - Esc takes it back"))
 
     def take_back(self) -> None:
         """Return to the form, with everything that was typed; nothing has been handed back."""
