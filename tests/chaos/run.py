@@ -160,7 +160,7 @@ class Ring:
             stderr=subprocess.DEVNULL,
         )
 
-    def strike(self, blow: Blow, now: float) -> None:
+    def strike(self, blow: Blow) -> None:
         """Do what is planned."""
         place = blow.worker
         counts = self.outcome.counts
@@ -176,7 +176,7 @@ class Ring:
                 self.start(place)
             case "pause" if place not in self.resumes and self.workers[place].alive:
                 self.workers[place].signal(signal.SIGSTOP)
-                self.resumes[place] = now + blow.seconds
+                self.resumes[place] = self.clock.monotonic() + blow.seconds
                 counts["pauses"] += 1
             case "restart" | "crash":
                 self._restart(blow)
@@ -186,7 +186,7 @@ class Ring:
                 self.listen()
             case "revoke":
                 self.lab.sim.control(revoke=True)
-                self.credible = now + blow.seconds
+                self.credible = self.clock.monotonic() + blow.seconds
                 counts["credentials refused for a while"] += 1
             case _:
                 return
@@ -196,10 +196,23 @@ class Ring:
         self.resumes.pop(place, None)
         if hand.alive:
             hand.signal(number)
-            code = hand.ends(STOPPING)
+            code = self._awaited(hand)
             if code not in (-number, 0):
                 self._blame(place, code)
         hand.close()
+
+    def _awaited(self, hand: Hand) -> int:
+        """Wait for a worker's end; one that is stopped in the middle of a transaction may be what it waits for."""
+        end = self.clock.monotonic() + STOPPING
+        while hand.alive and self.clock.monotonic() < end:
+            self._go_on_where_due()
+            threading.Event().wait(TICK)
+        return hand.ends(TICK)
+
+    def _go_on_where_due(self) -> None:
+        now = self.clock.monotonic()
+        for place in [place for place, until in self.resumes.items() if now >= until]:
+            self._go_on(place)
 
     def _go_on(self, place: int) -> None:
         if self.resumes.pop(place, None) is not None and self.workers[place].alive:
@@ -225,16 +238,15 @@ class Ring:
         threading.Event().wait(blow.seconds)
         self.pg.ensure_postgres_running()
 
-    def tend(self, now: float) -> None:
+    def tend(self) -> None:
         """Let paused workers go on whose time is over, and start those anew that could not start."""
-        for place in [place for place, until in self.resumes.items() if now >= until]:
-            self._go_on(place)
+        self._go_on_where_due()
         for place, hand in enumerate(self.workers):
             if not hand.alive:
                 self._blame(place, hand.ends())
                 hand.close()
                 self.start(place)
-        if self.credible is not None and now >= self.credible:
+        if self.credible is not None and self.clock.monotonic() >= self.credible:
             self.lab.sim.control(revoke=False)
             self.credible = None
 
@@ -332,8 +344,8 @@ def _round(ring: Ring, lab: Lab, say: Say) -> None:
                 if ring.unripe(blow):
                     insort(blows, replace(blow, at=now + 0.25), key=_when)
                 else:
-                    ring.strike(blow, now)
-            ring.tend(now)
+                    ring.strike(blow)
+            ring.tend()
             if now - told >= 10:
                 told = now
                 counts = outcome.counts
@@ -347,7 +359,7 @@ def _round(ring: Ring, lab: Lab, say: Say) -> None:
             and clock.monotonic() < end
             and crowd.broken is None
         ):
-            ring.tend(clock.monotonic() - began)
+            ring.tend()
             threading.Event().wait(0.2)
     finally:
         crowd.done.set()
