@@ -306,7 +306,8 @@ class Sim:
 
     def _note(self, kind: str, request: Request, body: bytes = b"", *, origin: str = "provider") -> Entry:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
-        arrival = Arrival(kind, origin, request.method, request.url.path, request.url.query, headers, body)
+        peer = None if request.client is None else request.client.host
+        arrival = Arrival(kind, origin, request.method, request.url.path, request.url.query, headers, body, peer)
         return self.log.arrived(arrival, self.clock.now(), request.path_params.get("flavour"))
 
     def _send(self, reply: Reply, fault: Fault | None, entry: Entry, done: Any = None) -> Parcel:

@@ -54,6 +54,7 @@ class Arrival:
     query: str
     headers: Sequence[tuple[str, str]]
     body: bytes
+    peer: str | None = None  #: the address it came from
 
 
 class Log:
@@ -69,6 +70,7 @@ class Log:
         entry: Entry = {
             "at": len(self.entries) + 1,
             "time": to_rfc3339(at),
+            "peer": arrival.peer,
             "origin": arrival.origin,
             "kind": arrival.kind,
             "flavour": flavour,
