@@ -196,10 +196,10 @@ def test_b33_a_result_that_unpacks_beyond_its_limit_is_refused(file_stage: Stage
 
 
 def read_from(
-    stage: Stage, body: bytes, changes: dict[str, str], document: dict[str, Any], **headers: str
+    stage: Stage, body: bytes, changes: dict[str, str], document: dict[str, Any], status: int = 200, /, **headers: str
 ) -> Operation:
     """Let a job's result lie on another host that answers so; its status says what is in `document`."""
-    with serving(body, 200, content_type="text/csv", **headers) as host:
+    with serving(body, status, content_type="text/csv", **headers) as host:
         listed = f'["{stage.sim.elsewhere.removeprefix("http://")}"]'
         hosts = {f"result_hosts = {listed}": f'result_hosts = ["{host.removeprefix("http://")}"]'}
         stage.contract("v1", {**hosts, **changes}, collect="20s")
@@ -222,11 +222,12 @@ NO_SUM = {'checksum = "header:x-checksum-sha256"\n': ""}
         ({'count = "/records"\n': ""}, {}, State.RESULT_UNAVAILABLE),
     ],
 )
+@pytest.mark.parametrize("status", [200, 204])
 def test_a_result_without_a_byte_is_taken_where_somebody_says_that_it_is_one(
-    file_stage: Stage, changes: dict[str, str], document: dict[str, Any], state: State
+    file_stage: Stage, changes: dict[str, str], document: dict[str, Any], state: State, status: int
 ) -> None:
     """Nothing was found, says the provider; else an empty answer is one that comes too early: it is asked for again."""
-    found = read_from(file_stage, b"", {**NO_SUM, **changes}, document)
+    found = read_from(file_stage, b"", {**NO_SUM, **changes}, document, status)
     assert found.state is state
     if state is State.SUCCEEDED:
         assert found.result is not None

@@ -36,7 +36,7 @@ from opledger.rules.redact import Redactor
 CONNECT_TIMEOUT: Final = 10.0
 STALL: Final = timedelta(seconds=30)
 
-_WHOLE: Final = frozenset({200, 201, 203})
+_WHOLE: Final = frozenset({200, 201, 203, 204})
 _BROKEN: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, UnicodeError)
 
 T = TypeVar("T")
@@ -116,11 +116,11 @@ class Http:
     ) -> Download | Answer | Failure:
         """Send a read once and stream what it brings to a new file in `folder`.
 
-        Statuses 200, 201 and 203 give a Download of at most `request.max_bytes` bytes, unpacked; the caller moves or
-        removes its file. Every other status (202 is "not ready", 206 is a part) gives a small Answer. `on_head` gets
-        the headers of what will be streamed, before any of it, and may return what wants the bytes of the wire, too;
-        `on_chunk` gets every piece that was written, in order,
-        one call at a time, in a thread. No byte for as long as `stall` ends it.
+        Statuses 200, 201, 203 and 204 (no byte) give a Download of at most `request.max_bytes` bytes, unpacked; the
+        caller moves or removes its file. Every other status (202 is "not ready", 206 is a part) gives a small Answer.
+        `on_head` gets the headers of what will be streamed, before any of it, and may return what wants the bytes of
+        the wire, too; `on_chunk` gets every piece that was written, in order, one call at a time, in a thread. No byte
+        for as long as `stall` ends it.
 
         Where a transfer breaks off and the server can send the rest of exactly the same thing, the Failure is an
         Interrupted, and what came so far is in its `rest`: the caller hands that to the next download, which asks for

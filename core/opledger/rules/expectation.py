@@ -171,6 +171,13 @@ def parse(text: str) -> Condition:
     return found
 
 
+def parse_whole(text: str) -> Condition:
+    """Read a condition that some result can meet or miss. Raises ValueError as `parse`, and for a slip in a name."""
+    found = parse(text)
+    _try(found)
+    return found
+
+
 def unmet(condition: Condition, facts: Mapping[str, Any], whose: str) -> str | None:
     """Try a condition on what is known. Return None where it holds, else a sentence that says why not.
 

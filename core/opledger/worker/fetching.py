@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -158,10 +159,10 @@ async def fetch(
             if way.rest is None:
                 way.rest = await _left_over(way)
             call_id = await _call_id(way)
-            outcome = await _transfer(way)
+            outcome = await _unless_empty(way, await _transfer(way))
             if await _goes_on(way, outcome, call_id):
                 continue
-            if isinstance(outcome, Download) and _is_something(way, outcome):
+            if isinstance(outcome, Download):
                 found = await _found(way, outcome, call_id)
                 if found is None:
                     continue
@@ -319,12 +320,9 @@ async def _found(way: _Way, download: Download, call_id: str) -> Fetched | None:
     return Fetched(download, verdict, call_id, outcomes)
 
 
-async def _brought_nothing(way: _Way, outcome: Outcome, call_id: str) -> None:
+async def _brought_nothing(way: _Way, outcome: Answer | Failure, call_id: str) -> None:
     """Record a result read that brought no result: gone, on a host that may not be read, or to be tried again."""
     drive, contract = way.attempt.drive, way.attempt.contract
-    if isinstance(outcome, Download):
-        await asyncio.to_thread(remove_spare, Path(outcome.path))
-        outcome = Answer(outcome.status, outcome.headers, b"", outcome.answered_at, way.request.url)
     ended = _for_good(way, outcome, call_id)
     if ended is not None:
         await drive.record(partial.ending(drive.op, ended), f"call:{call_id}", release=True)
@@ -337,18 +335,28 @@ async def _brought_nothing(way: _Way, outcome: Outcome, call_id: str) -> None:
     await drive.settle(reading, call_id, kept, release=True)
 
 
+async def _unless_empty(way: _Way, outcome: Outcome) -> Outcome:
+    """Take a file without a byte that is no result for what it is: an answer that there is none yet."""
+    if not isinstance(outcome, Download) or _is_something(way, outcome):
+        return outcome
+    await asyncio.to_thread(remove_spare, Path(outcome.path))
+    return Answer(outcome.status, outcome.headers, b"", outcome.answered_at, way.request.url)
+
+
 def _is_something(way: _Way, download: Download) -> bool:
     """Tell whether a file is here, and not only the news that there is none yet."""
-    if download.size or way.also is not None:
+    if download.size:
         return True
+    if way.also is not None:
+        return download.status != HTTPStatus.NO_CONTENT  # that may be "not yet", and nothing says how much it has
     return may_be_empty(way.attempt.contract, way.attempt.document, download.headers)
 
 
-def _lacks(way: _Way, outcome: Outcome, call_id: str) -> str | None:
+def _lacks(way: _Way, outcome: Answer | Failure, call_id: str) -> str | None:
     """Say why a file that is optional is not waited for any longer; None where another attempt may bring it."""
     drive, contract = way.attempt.drive, way.attempt.contract
-    ended = None if isinstance(outcome, Download) else _for_good(way, outcome, call_id)
-    if ended is None and not isinstance(outcome, Download):
+    ended = _for_good(way, outcome, call_id)
+    if ended is None:
         ended = answers.read_missing_result(outcome, drive.op, contract, call_id=call_id, answer=None).evidence
     if isinstance(ended, e.ResultMissing | e.ResultInvalid):
         return ended.why
@@ -356,7 +364,7 @@ def _lacks(way: _Way, outcome: Outcome, call_id: str) -> str | None:
     return ended.why if tired and isinstance(ended, e.ReadFailed) else None
 
 
-def _for_good(way: _Way, outcome: Outcome, call_id: str) -> e.Evidence | None:
+def _for_good(way: _Way, outcome: Answer | Failure, call_id: str) -> e.Evidence | None:
     """Return what ends the collecting, where no further try could bring anything else."""
     if isinstance(outcome, Failure) and outcome.too_large:
         why = f"the result is not taken: {outcome.why}"
@@ -374,7 +382,7 @@ def _for_good(way: _Way, outcome: Outcome, call_id: str) -> e.Evidence | None:
     return None
 
 
-def _may_be_used_up(outcome: Outcome) -> bool:
+def _may_be_used_up(outcome: Answer | Failure) -> bool:
     """Tell whether a read that brought nothing may have been the only one there is."""
     if isinstance(outcome, Failure):
         return outcome.fate is not Fate.NOT_DELIVERED

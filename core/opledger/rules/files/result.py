@@ -67,7 +67,7 @@ def result(table: Table, scope: Scope, beside: Beside) -> Result:
         also=tuple(_also(inner) for inner in table.tables("also")),
         collect_in=frozenset(map(Means, table.values("collect_in", ("succeeded",), v.one_of(*MEANS_WITH_RESULT)))),
         items=_items(table.table("items")),
-        expect=table.value("expect", None, lambda raw: expectation.parse(v.text(raw))),
+        expect=table.value("expect", None, lambda raw: expectation.parse_whole(v.text(raw))),
     )
     _fit_together(table, read)
     table.done()
