@@ -48,6 +48,17 @@ def one_id_for_two(stage: Stage) -> list[Operation]:
     return [first, second]
 
 
+def one_id_for_two_in_a_list(stage: Stage) -> list[Operation]:
+    """The answer that gives the id a second time is lost, and only a list can tell of it."""
+    stage.contract("v1", {'[[reconcile]]\nstrategy = "resend"\n': ""})
+    first = stage.submit("id_reusing", _seconds=7200)
+    stage.until_state(first, State.OBSERVING)
+    stage.sim.control(drop_next="create")
+    second = stage.submit("id_reusing", _seconds=7200)
+    stage.run(600)
+    return [first, second]
+
+
 def token_mismatch(stage: Stage) -> list[Operation]:
     """The token is known with another body."""
     body = {"error": {"code": "idempotency_mismatch", "message": "other parameters"}, "id": "job_other"}
@@ -71,6 +82,7 @@ STORIES: list[tuple[Story, str, int]] = [
     (identity_changed, "IdentityChanged", 2),
     (many_jobs, "ManyJobs", 1),
     (one_id_for_two, "IdentityChanged", 2),
+    (one_id_for_two_in_a_list, "IdentityChanged", 2),
     (token_mismatch, "TokenMismatch", 1),
     (final_state_changed, "FinalStateChanged", 2),
 ]

@@ -265,7 +265,7 @@ class Sim:
         now = self.clock.monotonic()
         found = [
             job
-            for job in self.jobs.by_id.values()
+            for job in self.jobs.listed
             if job.flavour == flavour.name
             and query.get("client_ref") in (None, job.client_ref)
             and query.get("name") in (None, job.name)

@@ -165,6 +165,7 @@ class Jobs:
         self.seed = seed
         self.wishes: dict[tuple[str, str], Wish] = {}
         self.by_id: dict[str, Job] = {}
+        self.listed: list[Job] = []  #: as lists have them: an id that was given twice stands there for both references
         self._shared_id: str | None = None
 
     def start_or_find(self, wish: Wish, order: Order, now: float, at: datetime) -> tuple[Outcome, Job | None]:
@@ -210,6 +211,7 @@ class Jobs:
         wish.jobs.append(job.id)
         wish.body_sha256 = order.body_sha256
         self.by_id.setdefault(job.id, job)
+        self.listed.append(job)
         return self.by_id[job.id]
 
     def _new_id(self, wish: Wish, order: Order) -> str:
@@ -261,6 +263,7 @@ class Jobs:
         """Forget every wish and every job."""
         self.wishes.clear()
         self.by_id.clear()
+        self.listed.clear()
         self._shared_id = None
 
     def forget_tokens(self) -> None:

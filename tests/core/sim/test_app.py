@@ -138,7 +138,11 @@ def test_an_id_changing_provider_answers_for_another_job(client: Client) -> None
 
 def test_an_id_reusing_provider_gives_one_id_to_two_operations(client: Client) -> None:
     """Two tokens, one job."""
-    assert client.started("id_reusing") == client.started("id_reusing")
+    first, second = (client.create("id_reusing", key=key).json()["id"] for key in "ab")
+    assert first == second
+    for key in "ab":  # the list does not deny what was begun for either
+        found = client.http.get("/v1/jobs", params={"client_ref": f"op_{key}"}).json()["data"]
+        assert [(item["id"], item["client_ref"]) for item in found] == [(first, f"op_{key}")]
     assert client.started("id_reusing") != client.started("ideal")
 
 
