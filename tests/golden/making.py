@@ -26,6 +26,7 @@ from opledger.rules.model import Actor, ActorKind, to_rfc3339
 from opledger.rules.tasks import records
 from opledger.store import guards, rows, schema
 from opledger.store.engine import open_database
+from opledger.store.packing import unpack
 from tests.core.rules.operations import CANCEL, JOBS
 from tests.fakes.clock import HandClock
 from tests.golden import kept, walk
@@ -166,7 +167,7 @@ def _tasks(ledger: Ledger, clock: HandClock) -> None:
 def _tables(path: Path) -> Iterator[dict[str, Any]]:
     with closing(sqlite3.connect(path)) as file:
         for (body,) in file.execute("SELECT body FROM event ORDER BY operation_id, seq"):
-            yield {"body": body.decode()}
+            yield {"body": unpack(body).decode()}
         found = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
         for (table,) in found:
             if table in {"event", schema.VERSION_TABLE} or table.startswith("sqlite_"):

@@ -17,6 +17,7 @@ from typing import Final
 from opledger.ledger import audit
 from opledger.rules import journal
 from opledger.store import open_database
+from opledger.store.packing import unpack
 from tests.core.ledgers import Home
 from tests.support.databases import fresh_sqlite
 from tests.support.tampering import Victim, flipped, kinds
@@ -56,7 +57,7 @@ def _cut(victim: Victim) -> None:
 def _rewritten(victim: Victim) -> None:
     """The same length, another word, and all hashes anew."""
     for row in victim.chain("a"):
-        body = bytes(row.body).replace(b"agent-a", b"agent-z")
+        body = unpack(row.body).replace(b"agent-a", b"agent-z")
         victim.run(
             "UPDATE event SET body = ?, actor = ? WHERE operation_id = ? AND seq = ?",
             body, row.actor.replace("agent-a", "agent-z"), row.operation_id, row.seq,

@@ -23,6 +23,7 @@ from opledger.rules.jsontext import loads
 from opledger.rules.model import State
 from opledger.rules.projection import project
 from opledger.sim.contracts import DEFAULT_TOKEN
+from opledger.store.packing import unpack
 from tests.simulation.people import People, Plan
 from tests.simulation.provider import DISHONEST, FINAL, LISTS, MEMORY, OWN, TOKENS, Arrived, Job
 from tests.simulation.world import PHASES, World
@@ -126,7 +127,8 @@ def read_all(world: World, people: People) -> list[Record]:
         "SELECT operation_id, seq, at, actor, kind, from_state, to_state, cause, body FROM event"
         " ORDER BY operation_id, seq"
     )
-    for operation, seq, _, actor, kind, start, end, cause, body in rows:
+    for operation, seq, _, actor, kind, start, end, cause, stored in rows:
+        body = unpack(stored)
         document = loads(body)
         at = datetime.fromisoformat(document["at"])
         moment = moments.get((operation, seq), -1.0)

@@ -29,6 +29,7 @@ from opledger.sim.contracts import DEFAULT_TOKEN, contract_name
 from opledger.sim.hooks import WEBHOOK_SECRET
 from opledger.sim.replies import Reply, error_reply
 from opledger.store import Store, open_database
+from opledger.store.packing import unpack
 from opledger.worker import Worker
 from tests.simulation.faults import Swarm
 from tests.simulation.loop import WORLD, Process, current, new_loop
@@ -402,7 +403,7 @@ class World:
         if found is None:
             self.problem("I1", f"a {entry.kind} leaves for {operation}, and no permit of {process.name} is recorded")
         else:
-            data = loads(found[1])["data"]
+            data = loads(unpack(found[1]))["data"]
             call_id = str(data["call_id"])
             wanted = {"create": ("create", "reconcile"), "cancel": ("cancel",), "result": ("collect",)}
             if data["action"] not in wanted.get(entry.kind, ()):

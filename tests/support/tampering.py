@@ -26,6 +26,7 @@ from opledger.ledger import Ledger, audit, export
 from opledger.ledger.audit import Asked, Verified
 from opledger.rules import journal
 from opledger.rules.journal import Row
+from opledger.store.packing import unpack
 from tests.core.ledgers import RUNNING, VIOLATED, Home, happens, observed
 
 Found = set[tuple[str, str | None, int | None]]
@@ -158,7 +159,7 @@ class Victim:
         rows = self.chain(name)
         previous = rows[since - 2].hash.hex() if since > 1 else journal.GENESIS
         for row in rows[since - 1 :]:
-            digest = journal.link(previous, row.operation_id, row.seq, row.body)
+            digest = journal.link(previous, row.operation_id, row.seq, unpack(row.body))
             self.run(
                 "UPDATE event SET prev_hash = ?, hash = ? WHERE operation_id = ? AND seq = ?",
                 bytes.fromhex(previous), bytes.fromhex(digest), row.operation_id, row.seq,

@@ -1,17 +1,21 @@
 """The archive: operations that have ended go into a file that can be verified, and leave tombstones.
 
 First the file is written, whole and durable, and read back; only then is anything deleted. Whatever happens in between
-leaves the ledger as it was, and a file too many.
+leaves the ledger as it was, and a file too many. A name that ends in ``.gz`` asks for the file to be compressed: what
+many polls have in common then takes no room; ``gzip -d`` gives the file that would have been written without.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +34,11 @@ from opledger.store.encoding import to_micros
 
 MOST: Final = 20_000
 """Operations that go into one file."""
+
+LONGEST_LINE: Final = 64 * 2**20
+"""Bytes of the longest line that is read back; more is nothing that the archive wrote."""
+
+_GZIP: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,8 @@ def archive(ledger: Reading, planned: Plan, out: Path, *, reason: str, by: Actor
         raise UsageError(f"{out} is there already; name a new file")
     if not planned.ids:
         raise Refused("nothing can be archived: nothing that has ended was closed before then and is in a checkpoint")
-    copy_out(export.of(ledger, list(planned.ids), rows_too=True), out)
+    lines = export.of(ledger, list(planned.ids), rows_too=True)
+    copy_out(_compressed(lines) if out.suffix == ".gz" else lines, out)
     read = File(out)
     found = read.look()
     if found.findings:
@@ -128,15 +138,17 @@ class File:
             raise StoreUnavailable(f"{self.path} cannot be read: {error.strerror}") from error
         self.sha256 = hashlib.sha256(data).hexdigest()
         try:
-            documents = [json.loads(line) for line in data.splitlines()]
-            if documents[0]["format"] != export.FORMAT or documents[-1] != {"type": "end", "lines": len(documents)}:
-                raise ValueError("it was cut, or is something else")
-            for one in documents:
+            number, one = 0, {}
+            for number, one in enumerate(map(json.loads, _lines(data)), 1):
+                if number == 1 and one["format"] != export.FORMAT:
+                    break
                 if one.get("type") == "event":
                     self.events.setdefault(one["operation_id"], []).append(Row(**_read(one)))
                 elif one.get("type") == "row":
                     self.kept.setdefault(one["table"], {})[one["operation_id"]] = _read(one)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            if number < 2 or one != {"type": "end", "lines": number}:
+                raise ValueError("it was cut, or is something else")
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, OSError, zlib.error) as error:
             raise IntegrityBroken(f"{self.path} is no whole archive of opledger: {error}") from error
 
     def heads(self) -> dict[str, tuple[int, bytes]]:
@@ -154,6 +166,27 @@ class File:
             ),
             {},
         )
+
+
+def _compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Compress as gzip does (RFC 1952), without a name or a time: the same lines give the same file."""
+    writer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    for line in lines:
+        if piece := writer.compress(line):
+            yield piece
+    yield writer.flush()
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    """Yield the lines of a file, compressed or not. Raises OSError, EOFError, zlib.error or ValueError."""
+    if not data.startswith(_GZIP):
+        yield from data.splitlines()
+        return
+    with gzip.GzipFile(fileobj=BytesIO(data)) as file:
+        while line := file.readline(LONGEST_LINE):
+            if len(line) == LONGEST_LINE:
+                raise ValueError("a line in it is longer than any that was written")
+            yield line
 
 
 _HEX: Final = frozenset({"prev_hash", "hash", "head_hash"})

@@ -19,6 +19,7 @@ from opledger.rules.auditlog import Acknowledgement, Checkpoint
 from opledger.rules.tombstones import Tombstone
 from opledger.rules.tree import HEAD
 from opledger.store.engine import Database, Work
+from opledger.store.packing import row_of
 from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import (
     ACKNOWLEDGEMENT,
@@ -192,7 +193,8 @@ def named(database: Database, ids: Sequence[str]) -> Slice:
 
 def _slice(database: Database, recipes: Sequence[Recipe], values: dict[str, Any]) -> Slice:
     def work(tx: Tx) -> Slice:
-        return Slice(*(tx.all(recipe, **values) for recipe in recipes))
+        operations, events, requests, stones = (tx.all(recipe, **values) for recipe in recipes)
+        return Slice(operations, [row_of(event) for event in events], requests, stones)
 
     return _tolerant(database, work)
 

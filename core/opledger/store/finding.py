@@ -7,7 +7,7 @@ search that somebody makes once a month would be paid for by every poll.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from json.encoder import encode_basestring, encode_basestring_ascii
@@ -17,7 +17,6 @@ from sqlalchemy import (
     BigInteger,
     ClauseElement,
     Column,
-    LargeBinary,
     Text,
     bindparam,
     func,
@@ -30,12 +29,16 @@ from opledger.rules.model import Operation
 from opledger.store import rows
 from opledger.store.encoding import LONGEST_KEY, storable
 from opledger.store.engine import Database
+from opledger.store.packing import unpack
 from opledger.store.recording import records
 from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import EVENT, OPERATION
 
 SLICE: Final = 500
 """How many operations are gone through between two looks at `stop`."""
+
+EVENTS: Final = 20_000
+"""How many events are read at once."""
 
 END: Final = 4
 """So many last characters of an operation id are enough for a search."""
@@ -210,20 +213,27 @@ class _Search:
 
     def _slice(self, tx: Tx, place: tuple[int, str]) -> tuple[list[Any], dict[str, str]]:
         page = tx.all(_page, at=place[0], id=place[1], fact=self._fact, most=SLICE)
-        ids = tx.tongue.several([row[0] for row in page])
-        cited: dict[str, str] = {}
-        for operation_id, seq, body in tx.all(_citing, ids=ids, needle=self._needle):
-            what = cited.get(operation_id) or _what(bytes(body), self._text, seq)
-            if what is not None:
-                cited[operation_id] = what
+        cited = self._cited(tx, page)
         hits = {}
-        for operation_id, _, fingerprint, has in page:
+        for operation_id, _, fingerprint, has, _ in page:
             by = self._own(operation_id, fingerprint) or cited.get(operation_id)
             if by is None and has and self._had_job(tx, operation_id):
                 by = "earlier job id"
             if by is not None:
                 hits[operation_id] = by
         return page, hits
+
+    def _cited(self, tx: Tx, page: list[Any]) -> dict[str, str]:
+        """What the text is in the events of these operations: looked for here, because the bytes are kept packed."""
+        cited: dict[str, str] = {}
+        for ids, after, upto in _portions([(row[0], row[4]) for row in page]):
+            for operation_id, seq, stored in tx.all(_journal, ids=tx.tongue.several(ids), after=after, upto=upto):
+                body = unpack(stored)
+                if operation_id not in cited and isinstance(body, bytes) and self._needle in body:
+                    what = _what(body, self._text, seq)
+                    if what is not None:
+                        cited[operation_id] = what
+        return cited
 
     def _own(self, operation_id: str, fingerprint: str) -> str | None:
         if self._digits is not None and fingerprint.endswith(self._digits):
@@ -272,7 +282,7 @@ def _page(tongue: Tongue) -> ClauseElement:
     position = func.instr if tongue.kind == "sqlite" else func.strpos
     has = position(o.facts, bindparam("fact", type_=Text)) > 0
     return (
-        select(o.operation_id, o.created_at, o.request_fingerprint, has)
+        select(o.operation_id, o.created_at, o.request_fingerprint, has, o.head_seq)
         # The first condition is implied, and lets the index begin at the right place.
         .where(o.created_at <= at, tuple_(o.created_at, o.operation_id) < tuple_(at, id_))
         .order_by(o.created_at.desc(), o.operation_id.desc())
@@ -280,12 +290,27 @@ def _page(tongue: Tongue) -> ClauseElement:
     )
 
 
-def _citing(tongue: Tongue) -> ClauseElement:
-    needle = bindparam("needle", type_=LargeBinary)
-    # In bytes, PostgreSQL looks by the syntax of the standard only.
-    place = func.instr(e.body, needle) if tongue.kind == "sqlite" else func.position(needle.op("IN")(e.body))
+def _portions(sizes: Iterable[tuple[str, int]]) -> Iterator[tuple[list[str], int, int]]:
+    """Operations and the range of seq to read of them, `EVENTS` rows at once: a poll a minute makes long journals."""
+    some: list[str] = []
+    rows_of_some = 0
+    for operation_id, size in sizes:
+        if size > EVENTS:
+            yield from (([operation_id], after, after + EVENTS) for after in range(0, size, EVENTS))
+            continue
+        if rows_of_some + size > EVENTS:
+            yield some, 0, EVENTS
+            some, rows_of_some = [], 0
+        some.append(operation_id)
+        rows_of_some += size
+    if some:
+        yield some, 0, EVENTS
+
+
+def _journal(tongue: Tongue) -> ClauseElement:
+    after, upto = bindparam("after", type_=BigInteger), bindparam("upto", type_=BigInteger)
     return (
         select(e.operation_id, e.seq, e.body)
-        .where(tongue.among(e.operation_id, "ids"), place > 0)
+        .where(tongue.among(e.operation_id, "ids"), e.seq > after, e.seq <= upto)
         .order_by(e.operation_id, e.seq)
     )

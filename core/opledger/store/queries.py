@@ -25,7 +25,7 @@ from opledger.errors import Refused
 from opledger.rules.filters import Wanted
 from opledger.rules.journal import Row
 from opledger.rules.model import Operation
-from opledger.store import archiving, encoding, finding, rows
+from opledger.store import archiving, encoding, finding, packing, rows
 from opledger.store import tail as tails
 from opledger.store.archiving import Archived
 from opledger.store.directory import OPEN_STATES, open_counts
@@ -126,7 +126,7 @@ class Queries:
         if not storable(operation_id):
             return []
         found = self._database.read(lambda tx: tx.all(_events, operation_id=operation_id, seq=after_seq, most=limit))
-        return [Row(*row) for row in found]
+        return [packing.row_of(row) for row in found]
 
     def chains(self, *, step: int = 500) -> Iterator[tuple[Operation, list[Row]]]:
         """Every operation with its journal, in order of id, each pair seen at one moment; for verifying all of it."""
@@ -264,7 +264,7 @@ def _some_ids(tx: Tx, *, after: str, most: int) -> list[str]:
 
 def _chain(tx: Tx, operation_id: str) -> tuple[Operation, list[Row]]:
     record = rows.from_row(tx.all(records, ids=tx.tongue.several([operation_id]))[0])
-    return record, [Row(*row) for row in tx.all(_events, operation_id=operation_id, seq=0, most=1_000_000)]
+    return record, [packing.row_of(row) for row in tx.all(_events, operation_id=operation_id, seq=0, most=1_000_000)]
 
 
 def _listing(tongue: Tongue, wanted: Filter, after: tuple[datetime, str] | None, values: dict[str, Any]) -> Select[Any]:

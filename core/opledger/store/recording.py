@@ -16,9 +16,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.errors import LeaseLost, OpledgerError, Refused, StoreUnavailable, UnknownOperation
 from opledger.rules import journal
-from opledger.rules.model import Lease, Operation, Plan
+from opledger.rules.model import ActorKind, Lease, Operation, Plan
 from opledger.rules.projection import Entry, project
-from opledger.store import encoding, rows
+from opledger.store import encoding, packing, rows
 from opledger.store.statements import Prepared, Tongue, Tx
 from opledger.store.tables import ANSWER, EVENT, OPERATION, TOMBSTONE
 from opledger.store.values import Changed, Declined, JobIdTaken, Recorded, Write
@@ -284,7 +284,9 @@ def seal(
             encoding.text(entry.cause),
             encoding.text(entry.reason),
             encoding.text(after.remote_job_id),
-            body,
+            # What workers write is nearly everything. What others tell them stays plain, so that workers of a version
+            # that cannot unpack do their work as long as both run (I30).
+            packing.pack(body) if entry.actor.kind is ActorKind.WORKER else body,
             bytes.fromhex(previous),
             bytes.fromhex(digest),
             journal.FORMAT,

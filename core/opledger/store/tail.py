@@ -33,10 +33,10 @@ from sqlalchemy import (
 from sqlalchemy.types import UserDefinedType
 
 from opledger.rules import jsontext
-from opledger.rules.journal import Row
 from opledger.rules.model import Action, from_rfc3339
 from opledger.rules.shapes import Event, event_of
 from opledger.store.engine import Database
+from opledger.store.packing import row_of
 from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import EVENT, OPERATION
 
@@ -109,7 +109,7 @@ def earlier(database: Database, before: Mark, limit: int) -> Tail:
 
 
 def _shown(row: Sequence[Any]) -> TailEvent:
-    stored = Row(*row[:_WIDTH])
+    stored = row_of(row)
     contract, requested_by = row[_WIDTH], row[_WIDTH + 1]
     return TailEvent(stored.operation_id, contract or "", requested_by or "", event_of(stored), _due(stored.body))
 

@@ -23,6 +23,7 @@ from opledger.rules.auditlog import Acknowledgement
 from opledger.rules.journal import Row
 from opledger.store import checkpointing, checkpoints
 from opledger.store.checkpointing import Moved
+from opledger.store.packing import unpack
 from opledger.store.tables import METADATA
 from tests.core.ledgers import Home
 from tests.support.databases import fresh_postgres, fresh_sqlite, postgres_server, sqlite_template  # noqa: F401
@@ -158,7 +159,7 @@ def test_a_chain_that_was_hashed_again(victim: Victim) -> None:
         leaves = [seq for (seq,) in victim.all("SELECT seq FROM leaf WHERE operation_id = ?", victim.ids[name])]
         for row in victim.chain(name):
             with victim.restored():
-                forged = row.body.replace(b'"cause":"', b'"cause":"x')
+                forged = unpack(row.body).replace(b'"cause":"', b'"cause":"x')
                 victim.run(
                     "UPDATE event SET body = ?, cause = ? WHERE operation_id = ? AND seq = ?",
                     forged, f"x{row.cause}", row.operation_id, row.seq,
@@ -289,7 +290,7 @@ def test_evidence_that_is_not_what_came(victim: Victim) -> None:
     """PROJECTION at the event that cites the answer; an export holds its hash only."""
     answers = victim.all("SELECT sha256, body FROM answer ORDER BY sha256")
     first = min("ab", key=victim.ids.__getitem__)
-    cited = [one for one in victim.chain(first) if one.body.count(answers[0][0].hex().encode())]
+    cited = [one for one in victim.chain(first) if unpack(one.body).count(answers[0][0].hex().encode())]
     here = {("PROJECTION", victim.ids[first], cited[0].seq)}
     for change, values in (
         ("UPDATE answer SET body = ? WHERE sha256 = ?", [b'{"state":"succeeded"}', answers[0][0]]),
