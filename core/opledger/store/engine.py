@@ -224,7 +224,7 @@ class Database:
             self._writer = self.side.writing(self._ready())
         cursor = self._writer.cursor()
         try:
-            cursor.execute(self.side.begin)
+            self._begin(cursor)
             tx = Tx(cursor, self.tongue, self._known)
             try:
                 result = work(tx)
@@ -236,6 +236,15 @@ class Database:
             return result
         finally:
             self._close(cursor)
+
+    def _begin(self, cursor: Any) -> None:
+        try:
+            cursor.execute(self.side.begin)
+        except Exception:
+            raise
+        except BaseException:  # somebody pressed Ctrl-C: it may have begun all the same
+            self._roll_back(cursor)
+            raise
 
     def _close(self, cursor: Any) -> None:
         # Before its connection: an SQLite connection that is closed under a cursor keeps its locks.
@@ -270,7 +279,7 @@ class Database:
             found = tx.one(_hash_of, operation_id=operation_id, seq=seq)
             cursor.execute("ROLLBACK")
             cursor.close()
-        except Exception as error:
+        except BaseException as error:
             trouble = self._diagnose(error, self._writer)
             self._drop_writer()
             if trouble is None:

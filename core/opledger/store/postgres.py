@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -20,6 +21,30 @@ _SESSION: Final = (
     "-c default_transaction_isolation=read\\ committed"
 )
 
+TCP: Mapping[str, int] = {
+    "connect_timeout": 5,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""How soon we give up a session whose other end is silent: seconds, the last one milliseconds. A URL may say otherwise.
+
+A link that vanishes sends no word. Left to TCP, a statement waits a quarter of an hour for its answer, and a listener
+for ever. Eleven seconds are more than a switch or a failover of the network takes, and a fraction of a lease.
+"""
+
+SERVER_TCP: str = (
+    " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=10000"
+)
+"""The same for the server's end: the session of a host that has gone keeps its row locks until the server notices."""
+
+PAUSED: Final = "20s"
+"""How long the writing session may stand still within a transaction: less than a lease lasts, so that the row locks of
+a process that was stopped are gone before its lease is. Readers lock nothing, and may take their time over a snapshot.
+"""
+
 SERVICE: Final = "service=opledger"
 """Says in a URL that libpq finds the password in its service file, under this name."""
 
@@ -34,6 +59,13 @@ def plain_url(url: URL) -> str:
         kept.setdefault(name, value)
     plain = URL.create("postgresql", url.username, None, url.host, url.port, url.database, kept)
     return plain.render_as_string(hide_password=False)
+
+
+def _detached(engine: Engine) -> Any:
+    """A session that no longer belongs to its pool."""
+    fairy = engine.raw_connection()
+    fairy.detach()
+    return fairy.dbapi_connection
 
 
 class PostgresServer:
@@ -58,9 +90,12 @@ class PostgresServer:
         """Nothing: a session knows its database."""
 
     def _engine(self, **how: Any) -> Engine:
-        session = _SESSION + (" -c default_transaction_read_only=on" if self.read_only else "")
-        arguments = {"options": session, "connect_timeout": 5, "application_name": "opledger", "autocommit": True}
+        session = _SESSION + SERVER_TCP + (" -c default_transaction_read_only=on" if self.read_only else "")
+        arguments = {"options": session, "application_name": "opledger", "autocommit": True, **self._tcp()}
         return create_engine(self.url, connect_args=arguments, **how)
+
+    def _tcp(self) -> dict[str, int]:
+        return {name: value for name, value in TCP.items() if name not in self.url.query}
 
     def reading(self) -> Engine:
         """A pool of sessions, each tried before it is used."""
@@ -68,18 +103,21 @@ class PostgresServer:
 
     def migrating(self) -> Engine:
         """Sessions of their own, for schema changes."""
-        return create_engine(self.url, connect_args={"connect_timeout": 5}, poolclass=NullPool)
+        return create_engine(self.url, connect_args=self._tcp(), poolclass=NullPool)
 
     def writing(self, engine: Engine) -> Any:
         """The session for all writes of this process."""
-        fairy = engine.raw_connection()
-        fairy.detach()
-        return fairy.dbapi_connection
+        session = _detached(engine)
+        try:
+            session.execute(f"SET idle_in_transaction_session_timeout = '{PAUSED}'")
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def connect(self) -> Any:
         """A session outside the pool, for listening. The caller closes it."""
-        engine = self._engine(poolclass=NullPool)
-        return self.writing(engine)
+        return _detached(self._engine(poolclass=NullPool))
 
     def archiving(self, _connection: Any) -> AbstractContextManager[None]:
         """Nothing: what a login may delete is said by its role."""

@@ -45,7 +45,7 @@ class Store:
         self.database = database
         self.queries = Queries(database)
         self.tasks = TaskStore(database)
-        self._watches: dict[tuple[int, bool], Watch] = {}  #: by thread: each has seen something else
+        self._watches: dict[tuple[threading.Thread, bool], Watch] = {}  #: each thread has seen something else
 
     @classmethod
     def open(cls, url: str, *, read_only: bool = False, create: bool = True, tested: bool = False) -> Self:
@@ -302,7 +302,15 @@ class Store:
         With `others_only`, what this store itself wrote does not count: for a worker, which knows that already.
         The first call of a thread returns at once: nobody knows what it has missed.
         """
-        key = (threading.get_ident(), others_only)
+        key = (threading.current_thread(), others_only)
         if key not in self._watches:
+            self._forget_the_dead()
             self._watches[key] = watch(self.database, others_only=others_only)
         return self._watches[key].wait(timeout, stop or threading.Event())
+
+    def _forget_the_dead(self) -> None:
+        """Close what threads watched with that have ended: each is a session, and a server has a hundred of them."""
+        for key in [key for key in list(self._watches) if not key[0].is_alive()]:
+            one = self._watches.pop(key, None)
+            if one is not None:
+                one.close()

@@ -35,6 +35,11 @@ GRACE: Final = 5.0
 """Seconds that calls and commits under way are given to finish when the worker is told to stop."""
 
 
+def margin_of(lease: float) -> float:
+    """Seconds before the end of a lease at which whatever goes on under it must be over."""
+    return min(1.0, lease / 10)
+
+
 class Dropped(Exception):
     """The drive ends here: the lease is lost, or the record moved on under another hand. Nothing more is sent."""
 
@@ -270,7 +275,7 @@ class Hand:
         """Cut the call's time so that it ends before the lease does; renew first where little is left (I12)."""
         shop = self.shop
         lease = shop.lease.total_seconds()
-        margin = min(1.0, lease / 10)
+        margin = margin_of(lease)
         left = self.held.ends - shop.clock.monotonic()
         if left < min(request.timeout.total_seconds() + margin, lease * 0.75):
             await self.renew()

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from pathlib import Path
+from typing import Final
 
 from opledger.edges.streams import in_thread
-from opledger.worker.hand import Hand
+from opledger.errors import DatabaseReplaced, StoreUnavailable
+from opledger.worker.hand import Dropped, Hand, margin_of
+
+log = logging.getLogger("opledger.worker")
+
+AGAIN: Final = 0.2
+"""Seconds until a lease that could not be renewed is tried again."""
 
 
 async def shelve(drive: Hand, path: Path, suffix: str) -> str:
@@ -37,7 +45,30 @@ async def shelve(drive: Hand, path: Path, suffix: str) -> str:
 
 
 async def keep_lease(drive: Hand) -> None:
-    """Renew the lease for ever. Raises Dropped where it is lost."""
+    """Renew the lease for ever. Raises Dropped where it is lost, or ends before the database has answered.
+
+    What goes on meanwhile may not outlast the lease, and a database whose link has vanished says neither yes nor no.
+    """
+    lease = drive.shop.lease.total_seconds()
     while True:
-        await asyncio.sleep(drive.shop.lease.total_seconds() / 3)
-        await drive.renew()
+        await asyncio.sleep(lease / 3)
+        left = drive.held.ends - margin_of(lease) - drive.shop.clock.monotonic()
+        try:
+            async with asyncio.timeout(left):
+                await _renewed(drive)
+        except TimeoutError:
+            raise Dropped("the lease could not be renewed before it ended") from None
+
+
+async def _renewed(drive: Hand) -> None:
+    """Renew it, again and again where the database is away."""
+    while True:
+        try:
+            await drive.renew()
+        except DatabaseReplaced:
+            raise
+        except StoreUnavailable as error:
+            log.debug("the lease of %s could not be renewed yet: %s", drive.op.operation_id, error)
+            await asyncio.sleep(AGAIN)
+        else:
+            return

@@ -11,9 +11,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.engine import make_url
 
 from opledger.errors import ConfigWrong, DatabaseReplaced, OpledgerError, SchemaMismatch, StoreUnavailable
-from opledger.store import Recorded, Store, open_database, sqlite
+from opledger.store import Recorded, Store, open_database, recording, sqlite
+from opledger.store.postgres import PostgresServer
 from opledger.store.statements import Tx
 from tests.core.store.making import CONTRACT, T0, bound, claim, noted, opened, opening, operation_of, sent, write
 from tests.support.databases import admin, as_role, with_database
@@ -517,6 +520,75 @@ def test_every_session_commits_durably(postgres_url: str) -> None:
     finally:
         with admin(postgres_url) as session:
             session.execute("ALTER ROLE CURRENT_USER RESET synchronous_commit")
+
+
+@pytest.mark.postgres
+def test_every_session_gives_up_an_end_that_is_silent(postgres_url: str) -> None:
+    """Ours and the server's: left to TCP that takes a quarter of an hour, and for a listener for ever."""
+    wanted = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
+    with Store.open(postgres_url) as store:
+        side = store.database.side
+        assert isinstance(side, PostgresServer)
+        with closing(side.connect()) as listening:
+            for session in (listening, store.database.with_writer(lambda writer: writer)):
+                given = conninfo_to_dict(session.info.dsn)
+                assert {name: str(given[name]) for name in wanted} == wanted
+                assert given["connect_timeout"] in (5, "5")
+                for name in ("tcp_keepalives_idle=5", "tcp_user_timeout=10000"):
+                    assert name in session.info.get_parameters()["options"]
+            stands = store.database.with_writer(lambda w: w.execute("SHOW idle_in_transaction_session_timeout"))
+            assert stands.fetchone() == ("20s",)
+    told = PostgresServer(make_url(f"{postgres_url}&keepalives_idle=60"), read_only=False)
+    with closing(told.connect()) as session:
+        assert conninfo_to_dict(session.info.dsn)["keepalives_idle"] in (60, "60")
+
+
+class Pressed:
+    """A connection during whose next statement somebody presses Ctrl-C; it is carried out all the same."""
+
+    def __init__(self, real: Any, at: str) -> None:
+        self.real, self.at = real, at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def cursor(self) -> Any:
+        """A cursor that is interrupted."""
+        return PressedCursor(self)
+
+
+class PressedCursor:
+    def __init__(self, connection: Pressed) -> None:
+        self.connection = connection
+        self.real = connection.real.cursor()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def execute(self, text: str, *values: Any) -> Any:
+        """Interrupt the statement that was chosen."""
+        done = self.real.execute(text, *values)
+        if text.startswith(self.connection.at):
+            self.connection.at = "never again"
+            raise KeyboardInterrupt
+        return done
+
+
+@pytest.mark.parametrize("at", ["BEGIN", "SELECT", "ROLLBACK"])
+def test_an_interrupted_write_leaves_no_transaction_open(store: Store, second: Store, at: str) -> None:
+    """Its locks would keep everybody else from that record until the server loses patience."""
+    (operation,) = opened(store)
+    store.database._writer = Pressed(store.database.with_writer(lambda writer: writer), at)
+
+    def work(tx: Tx) -> None:
+        recording.record(tx, [write(operation, sent())])
+        if at == "ROLLBACK":
+            raise KeyError
+
+    with pytest.raises(KeyboardInterrupt):
+        store.database.write(work)
+    assert operation_of(second.record_many([write(operation, noted())])[0]).version == 2
+    assert operation_of(store.record_many([write(operation, noted())])[0]).version == 3
 
 
 # --- servers that cannot be used --------------------------------------------------------------------------------

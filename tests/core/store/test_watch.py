@@ -135,6 +135,33 @@ def test_a_broken_watch_says_so_and_starts_again(postgres_url: str) -> None:
         assert not store.wait_for_change(0.02)
 
 
+@pytest.mark.postgres
+def test_threads_that_have_ended_keep_no_session(postgres_url: str) -> None:
+    """An agent that waits on a new thread for each operation would use up what the server allows."""
+    with Store.open(postgres_url) as store:
+        waiters = threading.Barrier(5)
+
+        def wait() -> None:
+            store.wait_for_change(0.02)
+            waiters.wait(60)  # all at a time, so that no thread is taken for another one
+
+        for _ in range(3):
+            threads = [threading.Thread(target=wait) for _ in range(5)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        store.wait_for_change(0.02)
+        with admin(postgres_url) as session:
+            listening = "query LIKE 'LISTEN%' AND datname = current_database()"
+            for _ in range(6_000):  # the server takes its time over a session that was closed
+                found = session.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {listening}").fetchone()
+                if found == (1,):
+                    break
+                threading.Event().wait(0.01)
+            assert found == (1,)
+
+
 def test_a_vanished_file_says_so(sqlite_url: str) -> None:
     """Somebody removed the ledger under us: an error, not an endless wait."""
     from pathlib import Path

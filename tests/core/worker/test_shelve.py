@@ -11,10 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from opledger.edges.clock import SystemClock
 from opledger.edges.files import Stopped, go_on
+from opledger.errors import DatabaseReplaced, StoreUnavailable
 from opledger.rules.model import State
 from opledger.worker import progress
-from opledger.worker.hand import Dropped, Hand
+from opledger.worker import shelve as shelving
+from opledger.worker.hand import Dropped, Hand, Held
 from opledger.worker.shelve import shelve
 from tests.core.worker.conftest import Bench
 
@@ -39,14 +42,16 @@ class Slow:
         return "for nothing"
 
 
-def hand(store: Slow, lease: float, renew: Any) -> Hand:
+def hand(store: Slow, lease: float, renew: Any, ends: float | None = None) -> Hand:
     """As much of a drive as is needed here."""
 
     async def fresh() -> None:
         pass
 
-    shop = SimpleNamespace(results=store, lease=timedelta(seconds=lease))
-    drive = SimpleNamespace(shop=shop, op=SimpleNamespace(operation_id="op_1"), fresh_lease=fresh, renew=renew)
+    clock = SystemClock()
+    shop = SimpleNamespace(results=store, lease=timedelta(seconds=lease), clock=clock)
+    operation, held = SimpleNamespace(operation_id="op_1"), Held(1, clock.monotonic() + (ends or lease))
+    drive = SimpleNamespace(shop=shop, op=operation, held=held, fresh_lease=fresh, renew=renew)
     return cast("Hand", drive)
 
 
@@ -75,6 +80,36 @@ async def test_an_upload_is_called_off_when_the_lease_is_lost(tmp_path: Path) ->
     with pytest.raises(Dropped):
         await shelve(hand(store, 0.03, renew), tmp_path / "x", ".csv")
     assert isinstance(store.ended, Stopped)
+
+
+async def test_an_upload_is_called_off_before_the_lease_ends_without_an_answer(tmp_path: Path) -> None:
+    """A link to the database that vanished says neither yes nor no, and another worker will take over."""
+
+    async def renew() -> None:
+        await asyncio.Event().wait()
+
+    store = Slow()
+    with pytest.raises(Dropped, match="before it ended"):
+        await asyncio.wait_for(shelve(hand(store, 0.3, renew), tmp_path / "x", ".csv"), 60)
+    assert isinstance(store.ended, Stopped)
+
+
+async def test_a_lease_is_renewed_again_where_the_database_was_away_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart of the server is no reason to throw away what an hour has brought; one that was replaced is."""
+    tries = 0
+
+    async def renew() -> None:
+        nonlocal tries
+        tries += 1
+        raise StoreUnavailable("away") if tries < 3 else DatabaseReplaced("gone")
+
+    monkeypatch.setattr(shelving, "AGAIN", 0.001)
+    store = Slow()
+    with pytest.raises(DatabaseReplaced):
+        await asyncio.wait_for(shelve(hand(store, 0.03, renew, ends=60), tmp_path / "x", ".csv"), 60)
+    assert tries == 3
 
 
 async def test_a_download_can_be_watched(
