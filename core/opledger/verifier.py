@@ -9,7 +9,7 @@ import argparse, base64, datetime, hashlib, json, pathlib, re, sys
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 KEYS = {"from_state": "from", "to_state": "to"} | {k: k for k in ("kind", "cause", "reason", "remote_job_id", "seq")}
-N = "(?:0|[1-9][0-9]{0,18})"
+N, ASK = "(?:0|[1-9][0-9]{0,18})", {"method", "url", "body_sha256", "headers_sha256"}
 NOTE = re.compile(
     rf"(?P<text>(?P<origin>opledger/ldg_[0-9A-HJKMNP-TV-Z]{{26}})\n(?P<size>{N})\n(?P<root>[A-Za-z0-9+/]{{43}}=)\n"
     rf"number (?P<number>{N})\nat (?P<at>[0-9-]{{10}}T[0-9:]{{8}}\.[0-9]{{6}}Z)\noperations (?P<operations>{N})\n"
@@ -93,8 +93,8 @@ def operation(name, rows, leaves, record, stone):
     if record and start == len(found):
         must = ([row["to_state"] for row in rows if row["to_state"]][-1:], last["remote_job_id"], last["seq"])
         find("PROJECTION", name, last["seq"], ([record["state"]], record["remote_job_id"], record["version"]) != must)
-        data, asked = read(base64.b64decode(rows[0]["body"])).get("data"), ("method", "url", "body_sha256")
-        find("PROJECTION", name, 1, type(data) != dict or record["request"] != {key: data.get(key) for key in asked})
+        was, it = read(base64.b64decode(rows[0]["body"])).get("data"), record["request"]
+        find("PROJECTION", name, 1, {dict} != {type(was), type(it)} or any(it.get(k) != was[k] for k in ASK & {*was}))
 def read_note(text, key):
     """Return the parts of a note, None where it cannot be read; and whether it is signed with the ledger's key."""
     note, (origin, _, rest) = NOTE.fullmatch(text) if isinstance(text, str) else None, (key or "").partition("+")

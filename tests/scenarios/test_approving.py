@@ -121,6 +121,8 @@ CHANGES = {
     "url": "UPDATE request SET url = replace(url, '/v1/jobs', '/guarded/jobs')",
     "method": "UPDATE request SET method = 'PUT'",
     "headers": "UPDATE request SET headers = replace(headers, 'idem_', 'idem-')",
+    "another header": "UPDATE request SET headers = replace(headers, '[[', '[[\"X-Account\",\"acct_666\"],[')",
+    "content_type": "UPDATE request SET content_type = 'text/plain'",
 }
 
 

@@ -19,6 +19,7 @@ from opledger.rules.folding import Folder
 from opledger.rules.journal import Finding
 from opledger.rules.model import Operation
 from opledger.rules.projection import Entry
+from opledger.rules.requests import headers_digest
 from opledger.rules.tombstones import Tombstone
 from opledger.store import auditing, rows
 from opledger.store.auditing import Slice
@@ -260,12 +261,21 @@ def _request(row: Raw | None, submitted: e.Submitted) -> str | None:
             ("method", row[1], submitted.method),
             ("url", row[2], submitted.url),
             ("body", audit.sha256_of(row[5]), submitted.body_sha256),
+            ("headers", headers_sha256(row), submitted.headers_sha256),
         )
-        if value != right
+        if value != right and right is not None
     ]
     if not wrong and _fingerprint(row, submitted.contract) != submitted.fingerprint:
         wrong = ["what it was asked by, of which the fingerprint is made"]
     return f"the stored request is not the one that was submitted: {', '.join(wrong)}" if wrong else None
+
+
+def headers_sha256(row: Raw) -> str | None:
+    """Make the digest over the headers of a stored request. None where what stands there is none of ours."""
+    try:
+        return headers_digest(json.loads(row[3]), row[4])
+    except (TypeError, ValueError, AttributeError):
+        return None
 
 
 def _fingerprint(row: Raw, contract: str) -> str | None:

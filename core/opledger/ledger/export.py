@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from opledger.errors import Refused
-from opledger.ledger.auditing import in_pieces
+from opledger.ledger.auditing import headers_sha256, in_pieces
 from opledger.ledger.reading import Reading
 from opledger.rules import audit, notes, tree
 from opledger.rules.auditlog import Checkpoint
@@ -128,6 +128,7 @@ def _of_slice(found: Slice) -> Iterator[dict[str, Any]]:
                 "method": _plain(request[1]),
                 "url": _plain(request[2]),
                 "body_sha256": audit.sha256_of(request[5]),
+                "headers_sha256": headers_sha256(request),
             },
         }
     for stone in found.tombstones:

@@ -62,6 +62,7 @@ class Submitted(Evidence):
     step: str | None = None
     approval_because: str | None = None
     signed_approval: bool = False  #: an approval counts only with the approver's SSH signature
+    headers_sha256: str | None = None  #: over the headers and content type that are sent; None: an older version's
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from the record and the contract. Credentials are never in here; the HTTP edge a
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -95,6 +96,10 @@ def check_unchanged(op: Operation, contract: Contract, stored: StoredRequest, su
             ("URL", stored.url == submitted.url),
             ("body", hashlib.sha256(stored.body).hexdigest() == submitted.body_sha256),
             (
+                "set of headers",
+                submitted.headers_sha256 in (None, headers_digest(stored.headers, stored.content_type)),
+            ),
+            (
                 "token",
                 header is None or [op.idempotency_token] == [v for n, v in stored.headers if n.lower() == header],
             ),
@@ -106,6 +111,11 @@ def check_unchanged(op: Operation, contract: Contract, stored: StoredRequest, su
             f"the stored request of {op.operation_id} has another {' and '.join(changed)} than was submitted; it was "
             "changed outside opledger and is not sent"
         )
+
+
+def headers_digest(headers: Iterable[Iterable[str]], content_type: str | None) -> str:
+    """Return the SHA-256 (hex) over the headers of a stored request, in their order, and its content type."""
+    return hashlib.sha256(jsontext.dumps([[list(pair) for pair in headers], content_type])).hexdigest()
 
 
 def sent_digest(stored: StoredRequest) -> str:

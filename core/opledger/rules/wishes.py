@@ -161,5 +161,6 @@ def admit(wish: Wish, contract: Contract, *, operation_id: str, trace_id: str, d
         step=wish.step,
         approval_because=demand.because if demand.approvals else None,
         signed_approval=demand.signed,
+        headers_sha256=requests.headers_digest(request.headers, request.content_type),
     )
     return Admitted(operation_id, submitted, request)

@@ -262,7 +262,9 @@ def test_every_column_of_every_record(victim: Victim) -> None:
 
 def test_a_request_that_is_not_what_was_submitted(victim: Victim) -> None:
     """It is what a worker sends."""
-    for change in ("method = 'PUT'", "url = 'https://evil.example/jobs'", "body = ?"):
+    other = "headers = '[[\"X-Account\",\"evil\"]]'"
+    content = "content_type = 'text/plain'"
+    for change in ("method = 'PUT'", "url = 'https://evil.example/jobs'", "body = ?", other, "headers = '{'", content):
         with victim.restored():
             values = [b"{}"] if "?" in change else []
             victim.run(f"UPDATE request SET {change} WHERE operation_id = ?", *values, victim.ids["a"])
