@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,43 @@ def test_help_loads_nothing_heavy() -> None:
         "assert 'submit' in out.getvalue(), out.getvalue()"
     )
     assert loads(statement) & HEAVY == set()
+
+
+ELSEWHERE = {
+    *("cryptography", "jsonschema_rs", "obstore", "prompt_toolkit", "psycopg", "pygments", "structlog"),
+    *("opledger.checkpoints", "opledger.receiver", "opledger.service", "opledger.sim", "opledger.tasks"),
+    *("opledger.worker", "opledger_console", "sqlalchemy.dialects.postgresql"),
+}
+"""What these commands have no use for. A tenth of their time went into drivers of PostgreSQL for a ledger in a file."""
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "OP"), ("list",), ("submit", "jobs", "--body", "{}")], ids=lambda words: str(words[0])
+)
+def test_a_short_command_loads_no_more_than_it_needs(words: tuple[str, ...], tmp_path: Path) -> None:
+    """People and agents start them all day, so what they load is what they cost: a time would only measure luck."""
+    contract = (
+        'name = "jobs"\nbase_url = "http://127.0.0.1:9"\n[auth]\nkind = "none"\n'
+        '[create]\nmethod = "POST"\npath = "/jobs"\nbody = "json"\njob_id = "/id"\n'
+        '[create.idempotency]\nmechanism = "none"\n'
+        '[status]\npath = "/jobs/{job_id}"\nstate = "/state"\n[status.states]\nsucceeded = ["done"]\n'
+        '[poll]\nfirst = "1s"\n[deadlines]\ncreate = "1m"\nresult = "1h"\n'
+    )
+    (tmp_path / "jobs.toml").write_text(contract)
+    make = (
+        "import os, sys\n"
+        f"os.environ.update(OPLEDGER_DB={f'sqlite:///{tmp_path}/ledger.db'!r}, OPLEDGER_CONTRACTS={str(tmp_path)!r})\n"
+        "from opledger import Ledger\n"
+        "with Ledger.open() as ledger: print(ledger.submit('jobs', {}).operation_id)\n"
+    )
+    op = run_python(make).split()[-1]
+    printed = run_python(
+        "import os, sys\n"
+        f"os.environ.update(OPLEDGER_DB={f'sqlite:///{tmp_path}/ledger.db'!r}, OPLEDGER_CONTRACTS={str(tmp_path)!r})\n"
+        "from opledger.cli import main\n"
+        f"assert main({[op if word == 'OP' else word for word in words]!r}) == 0\n"
+        "print('LOADED', *sys.modules)"
+    )
+    loaded = set(printed.rpartition("LOADED")[2].split())
+    assert "opledger.ledger" in loaded
+    assert loaded & (ELSEWHERE | NETWORK | {"alembic", "apscheduler", "cel", "textual"}) == set()

@@ -27,7 +27,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.errors import IntegrityBroken, Refused
 from opledger.rules import notes, tree
@@ -114,10 +113,12 @@ def _last_row(_: Tongue) -> ClauseElement:
 def _recent(_: Tongue) -> ClauseElement:
     """PostgreSQL: the heads that moved, as far as an event since then shows."""
     known = and_(_a.operation_id == _e.operation_id, _a.seq >= _e.seq)
+    from sqlalchemy.dialects.postgresql import distinct_on
+
     return (
         select(_e.operation_id, _e.seq, _e.hash, _e.at)
         .where(_e.at >= bindparam("mark", type_=BigInteger), ~select(_a.seq).where(known).exists())
-        .ext(postgresql.distinct_on(_e.operation_id))
+        .ext(distinct_on(_e.operation_id))
         .order_by(_e.operation_id, _e.seq.desc())
         .limit(bindparam("most"))
     )
@@ -242,10 +243,10 @@ def _add_leaf(_: Tongue) -> ClauseElement:
 
 
 def _anchor(tongue: Tongue) -> ClauseElement:
-    statement = (sqlite if tongue.kind == "sqlite" else postgresql).insert(ANCHORED)
+    statement = tongue.insert(ANCHORED)
     new = statement.excluded
     changed = {"seq": new.seq, "leaf": new.leaf}
-    return statement.on_conflict_do_update(index_elements=["operation_id"], set_=changed)  # type: ignore[no-any-return]
+    return statement.on_conflict_do_update(index_elements=["operation_id"], set_=changed)
 
 
 def _bury(_: Tongue) -> ClauseElement:

@@ -26,7 +26,6 @@ from sqlalchemy import (
     union,
 )
 from sqlalchemy import update as sql_update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.store import encoding, recording
 from opledger.store.directory import OPEN_STATES
@@ -146,8 +145,7 @@ def named(tx: Tx, jobs: Sequence[str], tokens: Sequence[str]) -> list[Named]:
 
 
 def _insert(tongue: Tongue) -> ClauseElement:
-    dialect = sqlite if tongue.kind == "sqlite" else postgresql
-    return dialect.insert(DELIVERY).on_conflict_do_nothing()  # type: ignore[no-any-return]
+    return tongue.insert(DELIVERY).on_conflict_do_nothing()
 
 
 def _present(tongue: Tongue) -> ClauseElement:
@@ -314,10 +312,9 @@ def sweep(tx: Tx, before: datetime) -> int:
 
 
 def _count(tongue: Tongue) -> ClauseElement:
-    dialect = sqlite if tongue.kind == "sqlite" else postgresql
-    statement = dialect.insert(REFUSAL)
+    statement = tongue.insert(REFUSAL)
     r, new = REFUSAL.c, statement.excluded
-    return statement.on_conflict_do_update(  # type: ignore[no-any-return]
+    return statement.on_conflict_do_update(
         index_elements=[r.contract, r.kind],
         set_={"times": r.times + new.times, "last_at": tongue.later(r.last_at, new.last_at)},
     )

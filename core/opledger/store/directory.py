@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import ClauseElement, bindparam, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.rules.contract import Contract
 from opledger.rules.model import TERMINAL, State, StoredRequest
@@ -22,15 +21,11 @@ FORGOTTEN: Final = timedelta(days=1)
 """A worker that gave no sign of life for so long is dropped from the list."""
 
 
-def _insert(tongue: Tongue) -> Any:
-    return (sqlite if tongue.kind == "sqlite" else postgresql).insert
-
-
 # --- contracts, requests, answers -------------------------------------------------------------------------------
 
 
 def _pin(tongue: Tongue) -> ClauseElement:
-    return _insert(tongue)(CONTRACT).on_conflict_do_nothing()  # type: ignore[no-any-return]
+    return tongue.insert(CONTRACT).on_conflict_do_nothing()
 
 
 def _source(_: Tongue) -> ClauseElement:
@@ -91,9 +86,9 @@ def answer(tx: Tx, sha256: str) -> Answer | None:
 
 
 def _beat(tongue: Tongue) -> ClauseElement:
-    statement = _insert(tongue)(WORKER)
+    statement = tongue.insert(WORKER)
     latest = statement.excluded
-    return statement.on_conflict_do_update(  # type: ignore[no-any-return]
+    return statement.on_conflict_do_update(
         index_elements=[WORKER.c.name],
         set_={"heartbeat_at": latest.heartbeat_at, "lateness": latest.lateness, "host": latest.host, "pid": latest.pid},
     )
@@ -167,9 +162,9 @@ OPEN_STATES: Final = tuple(state.value for state in State if state not in TERMIN
 
 
 def _pause(tongue: Tongue) -> ClauseElement:
-    statement = _insert(tongue)(PROVIDER)
+    statement = tongue.insert(PROVIDER)
     given = statement.excluded
-    return statement.on_conflict_do_update(  # type: ignore[no-any-return]
+    return statement.on_conflict_do_update(
         index_elements=[PROVIDER.c.contract],
         set_={"state": given.state, "by": given.by, "reason": given.reason, "since": given.since},
         where=PROVIDER.c.state != given.state,  # the first one's reason stands

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, ClauseElement, Text, and_, bindparam, exists, func, null, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.rules.escalation import Escalation, Severity, Track, TrackState, of_provider
 from opledger.rules.model import State
@@ -102,8 +101,7 @@ def _told(tongue: Tongue) -> ClauseElement:
 
 
 def _begin(tongue: Tongue) -> ClauseElement:
-    insert = (sqlite if tongue.kind == "sqlite" else postgresql).insert
-    return insert(NOTICE).on_conflict_do_nothing()  # type: ignore[no-any-return]
+    return tongue.insert(NOTICE).on_conflict_do_nothing()
 
 
 def _due(_: Tongue) -> ClauseElement:

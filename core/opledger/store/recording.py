@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import ClauseElement, bindparam, insert, select, union_all, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.errors import LeaseLost, OpledgerError, Refused, StoreUnavailable, UnknownOperation
 from opledger.rules import journal
@@ -53,9 +52,7 @@ def insert_event(_: Tongue) -> ClauseElement:
 
 def insert_answer(tongue: Tongue) -> ClauseElement:
     """One answer, unless it is there already."""
-    if tongue.kind == "sqlite":
-        return sqlite.insert(ANSWER).on_conflict_do_nothing()
-    return postgresql.insert(ANSWER).on_conflict_do_nothing()
+    return tongue.insert(ANSWER).on_conflict_do_nothing()
 
 
 def _job_holders(tongue: Tongue) -> ClauseElement:

@@ -40,9 +40,9 @@ class Base(SQLModel, registry=registry(metadata=MetaData(naming_convention=NAMIN
 
 
 def _index(name: str, *columns: str, where: str | None = None, unique: bool = False) -> Index:
-    """An index over `columns`, on both databases only of the rows for which `where` holds."""
+    """An index over `columns`, on both databases only of the rows for which `where` holds; see `whole`."""
     condition = None if where is None else text(where)
-    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+    return Index(name, *columns, unique=unique, sqlite_where=condition)
 
 
 class EventRow(Base, table=True):
@@ -50,7 +50,7 @@ class EventRow(Base, table=True):
 
     __tablename__ = "event"
     # Only where rows have no numbers of their own; of the order of the pages, so that an insert pays next to nothing.
-    __table_args__ = (Index("event_at", "at", postgresql_using="brin").ddl_if(dialect="postgresql"),)
+    __table_args__ = (Index("event_at", "at").ddl_if(dialect="postgresql"),)
 
     operation_id: str = Field(sa_type=ByteOrdered, primary_key=True)
     seq: int = Field(sa_type=BigInteger, primary_key=True)
@@ -382,3 +382,17 @@ ANCHORED: Table = METADATA.tables["anchored"]
 CHECKPOINT: Table = METADATA.tables["checkpoint"]
 ACKNOWLEDGEMENT: Table = METADATA.tables["acknowledgement"]
 TOMBSTONE: Table = METADATA.tables["tombstone"]
+
+
+def whole() -> MetaData:
+    """The tables with what only PostgreSQL is to know of their indexes: for whoever makes or compares a schema.
+
+    Nobody else needs it, and SQLAlchemy loads the dialect, with all its drivers, for the mere naming of it.
+    """
+    for table in METADATA.tables.values():
+        for index in table.indexes:
+            if index.name == "event_at":
+                index.dialect_kwargs["postgresql_using"] = "brin"
+            else:
+                index.dialect_kwargs["postgresql_where"] = index.dialect_kwargs["sqlite_where"]
+    return METADATA

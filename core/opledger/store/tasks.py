@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import BigInteger, ClauseElement, bindparam, func, insert, null, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.errors import LeaseLost, Refused
 from opledger.rules.model import to_rfc3339
@@ -59,7 +58,7 @@ class TaskHead:
 
 
 def _make(tongue: Tongue) -> ClauseElement:
-    into = postgresql.insert(TASK_LEASE) if tongue.kind == "postgresql" else sqlite.insert(TASK_LEASE)
+    into = tongue.insert(TASK_LEASE)
     values = {"task": bindparam("task"), "run": bindparam("run"), "epoch": 0}
     return into.values(values).on_conflict_do_nothing(index_elements=["task"])
 

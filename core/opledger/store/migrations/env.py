@@ -5,11 +5,11 @@ from __future__ import annotations
 from alembic import context
 
 from opledger.store.schema import VERSION_TABLE
-from opledger.store.tables import METADATA
+from opledger.store.tables import whole
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
+    target_metadata=whole(),
     version_table=VERSION_TABLE,
     render_as_batch=True,
 )
