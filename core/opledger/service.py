@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from opledger.checkpoints.maker import Checkpointer
 from opledger.config import Settings
 from opledger.edges.stores import check_lasting, open_store
-from opledger.errors import StoreUnavailable
+from opledger.errors import SchemaMismatch, StoreUnavailable
 from opledger.notices import Notices
 from opledger.store import Store
 from opledger.worker import Worker
@@ -94,18 +95,15 @@ async def serve(
 
     With `parent`, it also stops once that process is no longer the one that started this one. With `notices`, people
     outside are told of what needs them; a worker that ends by itself does so once more. With `checkpoints`, the
-    history is signed and anchored while it runs, and once more when it ends.
+    history is signed and anchored while it runs, and once more when it ends. Raises SchemaMismatch, once it has
+    stopped, where the tables were upgraded meanwhile to what this version cannot use.
     """
     scheduler = AsyncIOScheduler(job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None})
 
+    pulse = _Pulse(worker, stop)
+
     async def renew() -> None:
         await worker.renew()
-
-    async def beat() -> None:
-        try:
-            await worker.heartbeat()
-        except StoreUnavailable as error:
-            log.warning("no heartbeat: %s", error)
 
     async def look_at_parent() -> None:
         if parent is not None and os.getppid() != parent:
@@ -120,7 +118,7 @@ async def serve(
 
     scheduler.add_job(worker.wake, "interval", seconds=worker.tick_every.total_seconds())
     scheduler.add_job(renew, "interval", seconds=max(worker.lease.total_seconds() / 3, 0.05))
-    scheduler.add_job(beat, "interval", seconds=HEARTBEAT.total_seconds())
+    scheduler.add_job(pulse.beat, "interval", seconds=HEARTBEAT.total_seconds())
     if parent is not None:
         scheduler.add_job(look_at_parent, "interval", seconds=HEARTBEAT.total_seconds())
     scheduler.add_job(sweep, "interval", seconds=SWEEP.total_seconds())
@@ -143,8 +141,31 @@ async def serve(
         if checkpoints is not None and sealing is not None:
             sealing.cancel()
             await asyncio.to_thread(checkpoints.finish)
+    pulse.check()
     if checkpoints is not None and checkpoints.lost is not None:
         raise checkpoints.lost
+
+
+@dataclass(slots=True)
+class _Pulse:
+    """Signs of life. A worker whose tables were upgraded to what it cannot use is told to stop at the next one."""
+
+    worker: Worker
+    stop: asyncio.Event
+    upgraded: SchemaMismatch | None = None
+
+    async def beat(self) -> None:
+        try:
+            await self.worker.heartbeat()
+        except SchemaMismatch as error:
+            self.upgraded = error
+            self.stop.set()
+        except StoreUnavailable as error:
+            log.warning("no heartbeat: %s", error)
+
+    def check(self) -> None:
+        if self.upgraded is not None:
+            raise self.upgraded
 
 
 def _is_told(record: logging.LogRecord) -> bool:

@@ -179,7 +179,7 @@ def _with(filled: Path, folder: Path, *statements: str) -> Path:
 
 
 def test_a_newer_schema_is_refused_and_nothing_is_written(filled: Path, tmp_path: Path) -> None:
-    path = _with(filled, tmp_path, f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'")
+    path = _with(filled, tmp_path, f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999', oldest = '9999'")
     before = _all(path)
     for read_only in (False, True):
         with (

@@ -67,6 +67,7 @@ class Desk:
     def overview(self) -> Overview:
         """Return what the frame of every screen says. Raises StoreUnavailable while the database is away."""
         ledger = self.ledger
+        ledger.store.database.check_version()  # somebody may have upgraded it since
         now = ledger.clock.now()
         workers = tuple(
             WorkerView(life.name, life.host, life.pid, life.heartbeat, life.lateness, now - life.heartbeat < ALIVE)

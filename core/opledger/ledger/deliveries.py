@@ -163,6 +163,10 @@ class Deliveries:
         self._ledger = ledger
         self._store = ledger.store
 
+    def check_version(self) -> None:
+        """See that nobody has upgraded the ledger to what this program cannot use. Raises SchemaMismatch."""
+        self._store.database.check_version()
+
     # --- taking ---------------------------------------------------------------------------------------------
 
     def take(self, arrivals: Sequence[Arrival], mask: redact.Redactor | None = None) -> list[Taken | Refusal]:

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opledger.errors import DatabaseReplaced, OpledgerError, StoreUnavailable
+from opledger.errors import DatabaseReplaced, OpledgerError, SchemaMismatch, StoreUnavailable
 from opledger.ledger import Ledger
 from opledger.ledger.deliveries import NOBODY, Deliveries, Doors
 from opledger.receiver.intake import Intake, Limits, Outcome
@@ -149,7 +149,8 @@ class Receiver:
     async def run(self) -> None:
         """Store what arrives and keep house, until cancelled; what was counted is written down at the end.
 
-        Raises DatabaseReplaced: what is taken from now on would be lost, and senders try again elsewhere or later.
+        Raises DatabaseReplaced, and SchemaMismatch where the ledger was upgraded to what this version cannot use: what
+        is taken from now on would be lost, and senders try again elsewhere or later.
         """
         storing = asyncio.ensure_future(self.intake.run())
         rounds = 0
@@ -180,6 +181,7 @@ class Receiver:
             if refused:
                 self.deliveries.count(refused)
             written = True
+            self.deliveries.check_version()
             self.doors.look()
             began = self._clock.monotonic()
             if began >= self._match_from:
@@ -194,7 +196,7 @@ class Receiver:
             log.warning("the upkeep of the receiver waits: %s", error)
             if isinstance(error, StoreUnavailable):
                 self.intake.broken = error.message
-            if isinstance(error, DatabaseReplaced):
+            if isinstance(error, DatabaseReplaced | SchemaMismatch):
                 self.intake.lost = error
         return written
 

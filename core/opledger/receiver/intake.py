@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from opledger.errors import DatabaseReplaced, OpledgerError, StoreUnavailable
+from opledger.errors import DatabaseReplaced, OpledgerError, SchemaMismatch, StoreUnavailable
 from opledger.ledger.deliveries import Arrival
 from opledger.rules.webhooks import Kind, Refusal
 from opledger.store import Taken
@@ -48,7 +48,7 @@ class Intake:
         self.open = 0  #: deliveries between their first byte and their answer
         self.held = 0  #: bytes of their bodies
         self.broken: str | None = None  #: why the last batch could not be stored
-        self.lost: DatabaseReplaced | None = None  #: another file lies where the database was: nobody may go on
+        self.lost: DatabaseReplaced | SchemaMismatch | None = None  #: another database than ours: nobody may go on
 
     @property
     def full(self) -> bool:

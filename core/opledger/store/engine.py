@@ -160,7 +160,12 @@ class Database:
             )
 
     def _stale(self, cursor: Any, *, may_change: bool) -> bool:
-        return schema.check(schema.version(self.kind, cursor, self.name), self.name, may_change=may_change)
+        return schema.stale(self.kind, cursor, self.name, may_change=may_change)
+
+    def check_version(self) -> None:
+        """See that nobody has upgraded the tables to what this program cannot use. Raises SchemaMismatch."""
+        with self._readable():
+            self._on_reader(lambda cursor: self._stale(cursor, may_change=False))
 
     def close(self) -> None:
         """Close all connections. The database can't be used afterwards."""

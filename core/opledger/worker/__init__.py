@@ -292,11 +292,15 @@ class Worker:
                 task.cancel()
 
     async def heartbeat(self) -> None:
-        """Say in the database that this worker is alive and how late it is, and set our clock by the database's."""
+        """Say in the database that this worker is alive and how late it is, and set our clock by the database's.
+
+        Raises SchemaMismatch where the tables have become those of another version meanwhile.
+        """
         if not self._signed_off:
             await self._commits.run(self._sign_of_life)
 
     def _sign_of_life(self) -> None:
+        self.store.database.check_version()
         self._set_clock()
         host, process = socket.gethostname(), os.getpid()
         self.store.heartbeat(self.name, host, process, self.clock.now(), lateness=self._lateness)

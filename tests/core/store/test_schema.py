@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sqlalchemy import create_engine
 
 from opledger.errors import OpledgerError, SchemaMismatch, StoreUnavailable
 from opledger.store import Store, archiving, guards, open_database, schema
+from opledger.store.engine import restore_guards
 from opledger.store.tables import OPERATION, whole
 from tests.core.store.making import CONTRACT, assert_whole, opened
 from tests.support.databases import admin, with_database
@@ -88,16 +90,65 @@ def test_every_revision_is_known(sqlite_url: str) -> None:
     assert tuple(reversed(shipped)) == schema.REVISIONS
 
 
-def test_a_newer_ledger_is_left_alone(store: Store, database_url: str) -> None:
-    """An old program on a new ledger would fold events it does not know."""
+@pytest.mark.parametrize("named", ["NULL", "'9001'"], ids=["nobody said", "a newer one"])
+def test_a_newer_ledger_is_left_alone(store: Store, database_url: str, named: str) -> None:
+    """An old program on a new ledger would fold events it does not know; one that runs is told so."""
     opened(store)
     with raw(database_url) as run:
-        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9001'")
+        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9001', oldest = {named}")
         for how in ({}, {"read_only": True}, {"create": False}):
             with pytest.raises(SchemaMismatch, match=f"9001.*{schema.CURRENT}.*newer opledger"):
                 open_database(database_url, **how)
+        with pytest.raises(SchemaMismatch, match="9001"):
+            store.database.check_version()
         run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{schema.CURRENT}'")
     open_database(database_url).close()
+    store.database.check_version()
+
+
+def test_a_newer_ledger_that_admits_older_programs_is_used(store: Store, database_url: str) -> None:
+    """Hosts are upgraded one after the other: what was only added is in nobody's way, and nothing is changed back."""
+    with raw(database_url) as run:
+        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9001', oldest = '{schema.CURRENT}'")
+        run("ALTER TABLE operation ADD COLUMN later TEXT")
+        run("CREATE TABLE later (one TEXT)")
+        store.database.check_version()
+        (before,) = opened(store)
+        with Store.open(database_url) as second:
+            assert second.get(before.operation_id) == before
+            opened(second)
+        with pytest.raises(SchemaMismatch, match="newer opledger"):
+            restore_guards(database_url)
+        assert run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [("9001",)]
+
+
+def test_whoever_makes_or_upgrades_a_ledger_names_the_oldest_that_may_go_on(database_url: str) -> None:
+    """The next version's programs ask for it."""
+    with raw(database_url) as run:
+        assert run(f"SELECT version_num, oldest FROM {schema.VERSION_TABLE}") == [(schema.CURRENT, schema.OLDEST)]
+    assert schema.OLDEST in schema.REVISIONS
+
+
+def test_an_upgrade_waits_for_workers_that_could_not_go_on(
+    store: Store, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would misread what is there, or spoil it; those that died or signed off are in nobody's way."""
+    database, now = store.database, datetime.now(UTC)
+    monkeypatch.setattr(schema, "REVISIONS", ("0000", schema.CURRENT))
+    monkeypatch.setattr(schema, "OLDEST", schema.CURRENT)
+    monkeypatch.setattr("alembic.command.upgrade", lambda *_: None)
+    with raw(database_url) as run:
+        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '0000'")
+        store.heartbeat("w-dead", "here", 1, now - timedelta(seconds=schema.ALIVE + 5))
+        schema.migrate(database.side)
+        store.heartbeat("w-old", "here", 1, now)
+        with pytest.raises(SchemaMismatch, match=r"0000.*\(w-old\).*stop them first"):
+            schema.migrate(database.side)
+        monkeypatch.setattr(schema, "OLDEST", "0000")
+        schema.migrate(database.side)
+        monkeypatch.setattr(schema, "OLDEST", schema.CURRENT)
+        store.farewell("w-old")
+        schema.migrate(database.side)
 
 
 def test_an_older_ledger_is_upgraded_under_a_lock(

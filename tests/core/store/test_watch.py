@@ -154,6 +154,7 @@ def test_threads_that_have_ended_keep_no_session(postgres_url: str) -> None:
         store.wait_for_change(0.02)
         with admin(postgres_url) as session:
             listening = "query LIKE 'LISTEN%' AND datname = current_database()"
+            found = None
             for _ in range(6_000):  # the server takes its time over a session that was closed
                 found = session.execute(f"SELECT count(*) FROM pg_stat_activity WHERE {listening}").fetchone()
                 if found == (1,):
