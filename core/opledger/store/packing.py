@@ -2,7 +2,7 @@
 
 What is hashed, exported, archived and verified are the bytes that `journal.body_of` made, as before. Only the column
 holds them shorter, as PostgreSQL does with long values and SQLite never does: a poll's 650 bytes take about 200, and
-polls are nearly all that a ledger holds. What was written before this existed is plain JSON and is read as it is.
+polls are nearly all that a ledger holds. What was written before (schema 0007) is plain JSON and is read as it is.
 
 A packed body is: the byte 01, which no JSON begins with; where the first SHA-256 in hex stood (2 bytes, 0: there is
 none) and that in 32 bytes; the text without it in raw DEFLATE (RFC 1951) with `DICTIONARY` preset; and the CRC-32 of

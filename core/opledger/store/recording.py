@@ -15,7 +15,7 @@ from sqlalchemy import ClauseElement, bindparam, insert, select, union_all, upda
 
 from opledger.errors import LeaseLost, OpledgerError, Refused, StoreUnavailable, UnknownOperation
 from opledger.rules import journal
-from opledger.rules.model import ActorKind, Lease, Operation, Plan
+from opledger.rules.model import Lease, Operation, Plan
 from opledger.rules.projection import Entry, project
 from opledger.store import encoding, packing, rows
 from opledger.store.statements import Prepared, Tongue, Tx
@@ -281,9 +281,7 @@ def seal(
             encoding.text(entry.cause),
             encoding.text(entry.reason),
             encoding.text(after.remote_job_id),
-            # What workers write is nearly everything. What others tell them stays plain, so that workers of a version
-            # that cannot unpack do their work as long as both run (I30).
-            packing.pack(body) if entry.actor.kind is ActorKind.WORKER else body,
+            packing.pack(body),
             bytes.fromhex(previous),
             bytes.fromhex(digest),
             journal.FORMAT,

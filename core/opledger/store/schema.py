@@ -17,14 +17,14 @@ from opledger.store import guards
 from opledger.store.statements import Kind
 from opledger.store.task_tables import METADATA  # with the tables of tasks
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0009")
 """Every released schema, oldest first. The last one is what this program reads and writes."""
 
 CURRENT: Final = REVISIONS[-1]
 VERSION_TABLE: Final = "opledger_version"
 """Our own name: another program in the same database may use alembic too."""
 
-OLDEST: Final = "0007"
+OLDEST: Final = "0009"
 """The oldest schema whose programs may work on these tables beside this program.
 
 A revision that only adds (tables, indexes, columns that need not be given) leaves it alone. It becomes the new revision
