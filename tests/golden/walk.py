@@ -29,7 +29,7 @@ from opledger.rules.model import (
     StoredResult,
 )
 from opledger.rules.projection import Entry, project
-from opledger.rules.requests import fingerprint_of
+from opledger.rules.requests import fingerprint_of, headers_digest
 from opledger.store.recording import seal
 
 T0: Final = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -95,6 +95,7 @@ def submission(luck: random.Random, contract: Contract, number: int, digest: str
         step="fetch" if number % 7 == 0 else None,
         approval_because="dear" if approvals else None,
         signed_approval=False,
+        headers_sha256=headers_digest(REQUEST.headers, REQUEST.content_type) if number % 5 else None,  # none of old
     )
 
 
