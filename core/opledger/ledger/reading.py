@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from opledger import config
 from opledger.edges.clock import Clock, SystemClock
 from opledger.edges.stores import open_store
-from opledger.errors import Refused, UnknownOperation, UsageError
+from opledger.errors import DatabaseReplaced, Refused, SchemaMismatch, StoreUnavailable, UnknownOperation, UsageError
 from opledger.ledger import health
 from opledger.ledger.health import ALIVE, Check
 from opledger.ledger.results import CheckedResult, checked, under_way
@@ -36,6 +36,11 @@ from opledger.store import Filter, Provider, Store
 LOOK: Final = timedelta(seconds=1)
 """Longest time between two looks at records that are waited for, should a wake-up be missed."""
 
+AWAY: Final = 60.0
+"""Seconds for which a database may be away while somebody waits: more than a server takes to restart."""
+AGAIN: Final = 0.2
+"""Seconds until it is tried again."""
+
 RECENT: Final = 200
 """How many events an explanation looks back over."""
 
@@ -46,6 +51,7 @@ NEWS: Final = 6
 SUFFIX: Final = 8
 """How many of an id's last characters people see; at least so many name an operation."""
 
+T = TypeVar("T")
 Span = timedelta | float | str
 """A time as callers may give it: a timedelta, seconds, or text such as ``30s``."""
 
@@ -232,12 +238,13 @@ class Reading:
         """Wait until each operation has ended or needs a person, and return the records.
 
         Raises WaitTimedOut (a TimeoutError) with the records as they stand where `timeout` runs out; nothing is lost.
+        A database that is away for up to a minute meanwhile is waited for.
         """
         ids = [self.show(text).operation_id for text in operations]
         length = span(timeout, "the timeout", least=timedelta(0))
         until = None if length is None else self.clock.monotonic() + length.total_seconds()
         while True:
-            found = tuple(self.store.queries.get_many(ids))
+            found = self._patiently(lambda: tuple(self.store.queries.get_many(ids)), until)
             unsettled = [op for op in found if not op.state.terminal and not waits_for_person(op)]
             if not unsettled:
                 return found
@@ -247,7 +254,30 @@ class Reading:
             if pause <= 0:
                 states = ", ".join(f"{op.operation_id} is still {op.state}" for op in unsettled)
                 raise WaitTimedOut(f"the time to wait ran out: {states}; nothing is lost, wait again", found)
-            self.store.wait_for_change(pause, threading.Event())
+            self._look_again(pause, until)
+
+    def _look_again(self, pause: float, until: float | None) -> None:
+        """Wait until somebody has written, or for `pause` seconds."""
+        self._patiently(lambda: self.store.wait_for_change(pause, threading.Event()), until)
+
+    def _patiently(self, read: Callable[[], T], until: float | None) -> T:
+        """Read, again where the database is away, as it is while its server restarts; not for ever, nor beyond `until`.
+
+        Raises StoreUnavailable.
+        """
+        end: float | None = None
+        while True:
+            try:
+                return read()
+            except (DatabaseReplaced, SchemaMismatch):
+                raise
+            except StoreUnavailable:
+                now = self.clock.monotonic()
+                if end is None:
+                    end = now + AWAY if until is None else min(now + AWAY, until)
+                if now >= end:
+                    raise
+                threading.Event().wait(AGAIN)
 
     def check_readable(self, op: Operation) -> None:
         """Raise Refused where no status read may be made: nothing was sent, or calls to the provider are stopped."""
@@ -278,7 +308,7 @@ class Reading:
         Raises WaitTimedOut.
         """
         until = self.clock.monotonic() + (span(timeout, "the timeout") or timedelta(0)).total_seconds()
-        while self.last_event(operation, kinds, after_seq=after_seq) is None:
+        while self._patiently(lambda: self.last_event(operation, kinds, after_seq=after_seq), until) is None:
             pause = min(LOOK.total_seconds(), until - self.clock.monotonic())
             if pause <= 0:
                 op = self.show(operation)
@@ -286,7 +316,7 @@ class Reading:
                 raise WaitTimedOut(
                     f"nothing was read of {op.operation_id} in time ({holder} holds it); try again", [op]
                 )
-            self.store.wait_for_change(pause, threading.Event())
+            self._look_again(pause, until)
         return self.show(operation)
 
     # --- providers and health -------------------------------------------------------------------------------

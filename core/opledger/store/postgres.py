@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from opledger.store import trouble
@@ -127,6 +128,7 @@ class PostgresServer:
         """What an error of the driver means; None for anything else."""
         import psycopg
 
+        error = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
         if not isinstance(error, psycopg.Error):
             return None
         closed = bool(getattr(connection, "closed", False))
@@ -134,7 +136,7 @@ class PostgresServer:
         return trouble.of_postgres(error, self.name, closed=closed, lost=lost)
 
     def errors(self) -> tuple[type[Exception], ...]:
-        """Everything that the driver raises."""
+        """Everything that the driver raises, and what SQLAlchemy makes of it while it gets to know a new server."""
         import psycopg
 
-        return (psycopg.Error,)
+        return (psycopg.Error, DBAPIError)

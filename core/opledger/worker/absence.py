@@ -9,7 +9,7 @@ from typing import Any, Final
 log = logging.getLogger("opledger.worker")
 
 FIRST: Final = 0.25
-LONGEST: Final = 15.0
+LONGEST: Final = 5.0
 """Seconds between two tries: the first pause, and the longest."""
 
 

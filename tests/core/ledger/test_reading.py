@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 
 import pytest
 
 from opledger import Ledger
 from opledger.config import UnknownContract
-from opledger.errors import ConfigWrong, Refused, StoreUnavailable, UnknownOperation, UsageError
-from opledger.ledger import WaitTimedOut
+from opledger.errors import ConfigWrong, DatabaseReplaced, Refused, StoreUnavailable, UnknownOperation, UsageError
+from opledger.ledger import WaitTimedOut, reading
 from opledger.rules import evidence as e
-from opledger.rules.model import State
+from opledger.rules.model import Operation, State
 from tests.core.ledgers import BODY, FAILED, LOST, RUNNING, VIOLATED, Home, happens, observed, sent
 from tests.fakes.clock import HandClock
 
@@ -120,6 +122,57 @@ def test_several_are_waited_for_together(file_home: Home) -> None:
         assert caught.value.operations == (done, open_)
         with pytest.raises(UnknownOperation):
             ledger.wait_all([done.operation_id, "op_nobody"])
+
+
+def goes_away(monkeypatch: pytest.MonkeyPatch, ledger: Ledger, errors: Iterable[StoreUnavailable]) -> list[str]:
+    """Have the database go once it was asked which operation is meant; returns how each question is answered."""
+    real, left, seen = ledger.store.queries.get_many, iter(errors), list[str]()
+
+    def flaky(ids: list[str]) -> list[Operation]:
+        error = next(left, None) if seen else None
+        seen.append("here" if error is None else "away")
+        if error is not None:
+            raise error
+        return real(ids)
+
+    monkeypatch.setattr(ledger.store.queries, "get_many", flaky)
+    return seen
+
+
+def test_waiting_outlasts_a_restart_of_the_database(file_home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that waits for an hour must not have to know that somebody restarted a server meanwhile."""
+    monkeypatch.setattr(reading, "AGAIN", 0.001)
+    with file_home.ledger() as ledger:
+        op = happens(ledger, ledger.submit("jobs", BODY), *FAILED)
+        seen = goes_away(monkeypatch, ledger, [StoreUnavailable("away")] * 3)
+        assert ledger.wait(op.operation_id, timeout=60) == op
+        assert seen == ["here", "away", "away", "away", "here"]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "patience", "error"),
+    [
+        (None, 0.0, StoreUnavailable("away")),
+        (0, 60.0, StoreUnavailable("away")),
+        (None, 60.0, DatabaseReplaced("gone")),
+    ],
+    ids=["away for too long", "the time is over", "another file lies there"],
+)
+def test_waiting_for_a_database_ends_too(
+    file_home: Home,
+    monkeypatch: pytest.MonkeyPatch,
+    timeout: float | None,
+    patience: float,
+    error: StoreUnavailable,
+) -> None:
+    """Whoever asked is told that the database is away, instead of being left alone with it."""
+    monkeypatch.setattr(reading, "AWAY", patience)
+    with file_home.ledger() as ledger:
+        op = ledger.submit("jobs", BODY)
+        seen = goes_away(monkeypatch, ledger, repeat(error))
+        with pytest.raises(type(error)):
+            ledger.wait(op.operation_id, timeout=timeout)
+        assert seen == ["here", "away"]
 
 
 def test_a_read_that_was_asked_for_is_waited_for(file_home: Home) -> None:

@@ -3,10 +3,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool
 
 from opledger.errors import StoreUnavailable
 from opledger.store import Store
+from opledger.store.postgres import PostgresServer
 from tests.core.store.making import claim, fence_of, noted, opened, opening, sent, write
 from tests.support.databases import admin
 
@@ -133,6 +137,33 @@ def test_a_broken_watch_says_so_and_starts_again(postgres_url: str) -> None:
             store.wait_for_change(30)
         assert store.wait_for_change(30)
         assert not store.wait_for_change(0.02)
+
+
+@pytest.mark.postgres
+def test_a_server_that_goes_while_a_watch_connects_is_one_that_is_away(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy asks a new server who it is, and wraps what breaks then: whoever watches must not die of it."""
+    with Store.open(postgres_url) as store:
+        side = store.database.side
+        assert isinstance(side, PostgresServer)
+        connect = side.connect
+
+        def going() -> Any:
+            monkeypatch.setattr(side, "connect", connect)
+            engine = side._engine(poolclass=NullPool)
+            lost = psycopg.OperationalError("server closed the connection unexpectedly")
+
+            def initialize(_: Any) -> None:
+                raise OperationalError("select current_schema()", None, lost)
+
+            monkeypatch.setattr(engine.dialect, "initialize", initialize)
+            return engine.raw_connection()
+
+        monkeypatch.setattr(side, "connect", going)
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            store.wait_for_change(30)
+        assert store.wait_for_change(30)
 
 
 @pytest.mark.postgres
