@@ -248,12 +248,12 @@ class Lab:
             assert clock.monotonic() < end, f"still there: {store.workers()}"
             store.wait_for_change(1)
 
-    def program(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Start the command line program, as a person would."""
+    def program(self, *arguments: str, module: str = "opledger.cli", **environment: str) -> subprocess.Popen[bytes]:
+        """Start the command line program, as a person would; or what else a module is."""
         log = self.folder / f"program-{len(self._programs) + 1}.log"
         with log.open("wb") as sink:
             started = subprocess.Popen(
-                [sys.executable, "-m", "opledger.cli", *arguments],
+                [sys.executable, "-m", module, *arguments],
                 cwd=self.folder,
                 env={**os.environ, **self.environment, **environment},
                 stdin=subprocess.DEVNULL,
