@@ -46,13 +46,7 @@ MODULES: Final = (
     Module("rules.files.checks", 95, CONTRACT),
     Module("rules.files.reader", 95, CONTRACT),
     # What verifies.
-    Module(
-        "verifier",
-        98,
-        ("core/ledger/test_audit_tampering.py", "core/ledger/test_audit_honest.py"),
-        night=True,
-        script=True,
-    ),
+    Module("verifier", 98, ("core/test_verifier.py",), night=True, script=True),
     Module("rules.tree", 98, (*_rules("tree"), "core/checkpoints/test_maker.py"), night=True),
     Module("rules.notes", 98, (*_rules("notes"), "core/edges/test_signing.py"), night=True),
     # Parsers, masks, origins.
