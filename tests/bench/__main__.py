@@ -12,14 +12,15 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from tests.bench import audit, collect, hooks, memory
+from tests.bench import audit, collect, contestants, hooks, memory, peers, scale
 from tests.bench.provider import Provider
 
 Figures = dict[str, float]
 
-PARTS = ["polls", "submit", "waiting", "audit", "collect", "webhooks", "memory"]
+PARTS = ["polls", "submit", "waiting", "late", "crowd", "two", "audit", "collect", "webhooks", "memory"]
 
 
 def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
@@ -85,6 +86,40 @@ def _fresh(server: str) -> str:
     return make_url(server).set(database=name).render_as_string(hide_password=False)
 
 
+def beside_others(count: int, rounds: int, rivals: Sequence[str], *, postgres: bool) -> None:
+    """The poll workload side by side with other engines."""
+
+    def ours(name: str, base_url: str, number: int, url: str | None) -> Figures:
+        return contest(name, base_url, number, *([] if url is None else ["--db", url]))
+
+    if not postgres:
+        peers.contest(count, rounds, rivals, ours, None, _fresh)
+        return
+    from tests.support.server import private_postgres
+
+    with private_postgres() as server:
+        peers.contest(count, rounds, rivals, ours, server, _fresh)
+
+
+def two_workers(count: int, rounds: int) -> None:
+    """One worker and two on the same work, on PostgreSQL."""
+    from tests.support.server import private_postgres
+
+    def prepare(folder: Path, base_url: str, url: str) -> None:
+        with contestants.open_ledger(folder, base_url, url) as ledger:
+            contestants.submit(ledger, count)
+
+    print(f"\ntwo workers against one, PostgreSQL, N = {count}, {rounds} rounds (median)")
+    pairs = []
+    with private_postgres() as server:
+        for _ in range(rounds):
+            one, two = (scale.together(lambda: _fresh(server), prepare, workers) for workers in (1, 2))
+            pairs.append((one, two))
+    say("", "one, s", "two, s", "times as fast")
+    one, two = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
+    say("", f"{one:.1f}", f"{two:.1f}", f"{statistics.median(a / b for a, b in pairs):.2f}")
+
+
 def submits(rounds: int) -> None:
     """Durable submits."""
     print(f"\nsubmit, {rounds} rounds (median)")
@@ -113,7 +148,7 @@ def waits(counts: Sequence[int]) -> None:
 def main() -> None:
     """Run what was asked for; everything without arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "peers", []], help="default: all but peers")
     parser.add_argument("--count", type=int, nargs="*", default=[500, 2000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--result-mib", type=int, default=512, help="size of the result that is collected")
@@ -121,6 +156,10 @@ def main() -> None:
     parser.add_argument("--deliveries", type=int, default=5000, help="webhooks that are sent as fast as they are taken")
     parser.add_argument("--events", type=int, default=300_000, help="events of the ledger that is verified")
     parser.add_argument("--no-postgres", action="store_true")
+    parser.add_argument("--open-jobs", type=int, default=10_000, help="of late")
+    parser.add_argument("--crowds", type=int, nargs="*", default=[1_000, 100_000, 1_000_000], help="of crowd")
+    parser.add_argument("--keep", type=Path, help="where the ledgers of crowd are made, and found again")
+    parser.add_argument("--rivals", nargs="*", default=[], help="of peers: only these, such as dbos")
     chosen = parser.parse_args()
     parts = chosen.parts or PARTS
     if "polls" in parts:
@@ -134,10 +173,18 @@ def main() -> None:
             with private_postgres() as server:
                 for count in chosen.count:
                     polls(count, chosen.rounds, [*databases, ("opledger, PostgreSQL", server)])
+    if "peers" in parts:
+        beside_others(chosen.count[0], chosen.rounds, chosen.rivals, postgres=not chosen.no_postgres)
     if "submit" in parts:
         submits(chosen.rounds)
     if "waiting" in parts:
         waits([1_000, 100_000])
+    if "late" in parts:
+        scale.punctuality(contest, say, chosen.open_jobs)
+    if "crowd" in parts:
+        scale.crowds(contest, say, chosen.crowds, chosen.keep)
+    if "two" in parts and not chosen.no_postgres:
+        two_workers(max(chosen.count), chosen.rounds)
     if "audit" in parts:
         audit.contest(chosen.events, chosen.rounds)
     if "collect" in parts:

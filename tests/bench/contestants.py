@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import resource
 import sqlite3
@@ -15,11 +16,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from opledger.cli import GARBAGE
 from opledger.config import load_settings
 from opledger.ledger import Ledger
 from opledger.rules.wishes import Wish
 from opledger.service import make_worker, serve
-from tests.bench import loop
+from tests.bench import loop, scale
 from tests.bench.provider import contract_text
 
 LONG_WAIT = "1h"
@@ -165,11 +167,30 @@ def park(folder: Path, ahead: datetime) -> None:
     connection.close()
 
 
+def late(folder: Path, base_url: str, count: int, url: str | None) -> dict[str, float]:
+    """See `scale.late`."""
+    return scale.late(open_ledger, submit, run_async, folder, base_url, count)
+
+
+def crowded(folder: Path, base_url: str, count: int, url: str | None) -> dict[str, float]:
+    """See `scale.crowded`."""
+    return scale.crowded(run_async, resident_mib, folder, count)
+
+
+def drive(folder: Path, base_url: str, count: int, url: str | None) -> dict[str, float]:
+    """See `scale.drive`."""
+    assert url is not None
+    return scale.drive(open_ledger, run_async, folder, base_url, url)
+
+
 CONTESTANTS: dict[str, Callable[[Path, str, int, str | None], dict[str, float]]] = {
     "hand": hand_written,
     "ours": ours,
     "submit": submitting,
     "waiting": waiting,
+    "late": late,
+    "crowd": crowded,
+    "drive": drive,
 }
 
 
@@ -180,9 +201,12 @@ def main() -> None:
     parser.add_argument("base_url")
     parser.add_argument("count", type=int)
     parser.add_argument("--db")
+    parser.add_argument("--folder", type=Path, help="use what is in there, instead of an empty folder")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="opledger-bench-") as folder:
-        figures = CONTESTANTS[chosen.name](Path(folder), chosen.base_url, chosen.count, chosen.db)
+    gc.set_threshold(GARBAGE)  # as the command line does for a worker; the hand-written loop has the good of it, too
+    with tempfile.TemporaryDirectory(prefix="opledger-bench-") as scratch:
+        folder = chosen.folder or Path(scratch)
+        figures = CONTESTANTS[chosen.name](folder, chosen.base_url, chosen.count, chosen.db)
     json.dump(figures, sys.stdout)
 
 

@@ -1,0 +1,1 @@
+"""The poll workload as others' documentation says to write it. Each file runs in an environment of its own."""

@@ -1,0 +1,199 @@
+"""What very many operations cost: how late polls become, what a worker pays for what only waits, and what two bring.
+
+``python -m tests.bench late crowd two``. Each measured process is a contestant of its own, as everywhere here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from opledger.rules.contract import Contract
+from opledger.rules.model import State
+from opledger.service import make_worker, serve
+from opledger.store import Store
+from opledger.worker import drive as driving
+from opledger.worker.hand import Hand
+from tests.bench import crowd
+from tests.bench.provider import Provider
+
+Figures = dict[str, float]
+Say = Callable[..., None]
+
+DELAY: Final = 0.3
+"""Seconds that each answer takes where lateness is measured."""
+
+ASKED: Final = 500
+"""Polls a second that are due there."""
+
+
+# --- in the measured process ---------------------------------------------------------------------------------------
+
+
+def late(open_ledger: Any, submit: Any, run_async: Any, folder: Path, base_url: str, count: int) -> Figures:
+    """How long after its due time each poll leaves, with `count` open jobs and answers that take their time."""
+    gap = count / ASKED
+    with open_ledger(folder, base_url, None, gap=f"{gap * 1000:.0f}ms", concurrency=100_000) as ledger:
+        submit(ledger, count)
+        worker = make_worker(ledger.store, results=folder / "results", name="bench", concurrency=1_000)
+        lateness: list[float] = []
+        observe = getattr(driving, "observe")  # noqa: B009 - where `Drive` looks for it
+
+        async def timed(hand: Hand, contract: Contract) -> None:
+            assert hand.op.next is not None and hand.op.next.at is not None
+            lateness.append((worker.clock.now() - hand.op.next.at).total_seconds())
+            await observe(hand, contract)
+
+        setattr(driving, "observe", timed)  # noqa: B010 - as above
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            running = asyncio.ensure_future(serve(worker, stop))
+            while ledger.store.queries.counts().get(State.CREATE_PENDING, 0):  # noqa: ASYNC110 - it is in a database
+                await asyncio.sleep(1)
+            await asyncio.sleep(gap)  # what was late because of the creates is over
+            lateness.clear()
+            await asyncio.sleep(gap + 10)
+            stop.set()
+            await running
+
+        run_async(main())
+    ranked = sorted(lateness)
+    return {
+        "polls": len(ranked) / (gap + 10),
+        "p50_ms": ranked[len(ranked) // 2] * 1000,
+        "p99_ms": ranked[int(len(ranked) * 0.99)] * 1000,
+    }
+
+
+def crowded(run_async: Any, rss: Callable[[], float], folder: Path, count: int) -> Figures:
+    """What it costs a worker that `count` operations are there and none is due: to start, to look, to rest; memory."""
+    url = f"sqlite:///{folder / 'ledger.db'}"
+    ahead = int((time.time() + 3_600) * 1e6)
+    with sqlite3.connect(folder / "ledger.db") as connection:
+        # The newest ones are due soon: put them off as well. Straight in the file, since this is a bench.
+        connection.execute("UPDATE operation SET next_action_at = ? WHERE next_action_at < ?", (ahead, ahead))
+    connection.close()
+    before, began = rss(), time.perf_counter()
+    with Store.open(url, tested=True) as store:
+        worker = make_worker(store, results=folder / "results", name="bench")
+
+        async def first() -> None:
+            stop = asyncio.Event()
+            await worker.run(stop, once=True)
+
+        run_async(first())
+        started = time.perf_counter() - began
+        looks = 200
+        began = time.perf_counter()
+        for _ in range(looks):
+            store.next_due(worker.clock.now())
+        looked = (time.perf_counter() - began) / looks
+        resting = make_worker(store, results=folder / "results", name="bench")
+
+        async def idle() -> None:
+            stop = asyncio.Event()
+            running = asyncio.ensure_future(serve(resting, stop))
+            await asyncio.sleep(10)
+            stop.set()
+            await running
+
+        cpu, wall = time.process_time(), time.perf_counter()
+        run_async(idle())
+        share = (time.process_time() - cpu) / (time.perf_counter() - wall)
+        return {
+            "start_ms": started * 1000,
+            "look_us": looked * 1e6,
+            "idle_percent": share * 100,
+            "rss_before": before,
+            "rss": rss(),
+        }
+
+
+def drive(open_ledger: Any, run_async: Any, folder: Path, base_url: str, url: str) -> Figures:
+    """One worker of several: says that it is ready, waits for the word, and drives until nothing is due."""
+    with open_ledger(folder, base_url, url) as ledger:
+        worker = make_worker(ledger.store, results=folder / "results")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        began = time.perf_counter()
+        run_async(serve(worker, asyncio.Event(), until_idle=True))
+        return {"wall": time.perf_counter() - began}
+
+
+# --- in the process that measures ----------------------------------------------------------------------------------
+
+
+def punctuality(contest: Callable[..., Figures], say: Say, count: int) -> None:
+    """Print how late polls are."""
+    print(f"\nlateness of polls: {count:,} open jobs, answers take {DELAY * 1000:.0f} ms, {ASKED} polls/s are due")
+    with Provider(polls=1_000_000, delay=DELAY) as provider:
+        figures = contest("late", provider.base_url, count)
+    say("", "polls/s", "p50", "p99")
+    say("due to sent", f"{figures['polls']:.0f}", f"{figures['p50_ms']:.0f} ms", f"{figures['p99_ms']:.0f} ms")
+
+
+def crowds(contest: Callable[..., Figures], say: Say, counts: Sequence[int], keep: Path | None) -> None:
+    """Print what a worker pays for what waits."""
+    print("\na worker and operations that only wait")
+    say("", "start", "look at table", "idle CPU", "worker adds")
+    with tempfile.TemporaryDirectory(prefix="opledger-bench-") as scratch:
+        for count in counts:
+            folder = (keep or Path(scratch)) / f"ledger-{count}"
+            if not (folder / "ledger.db").exists():
+                crowd.fill(folder, count)
+            figures = contest("crowd", "-", count, "--folder", str(folder))
+            say(
+                f"{count:,}",
+                f"{figures['start_ms']:.0f} ms",
+                f"{figures['look_us']:.0f} us",
+                f"{figures['idle_percent']:.1f} %",
+                f"{figures['rss'] - figures['rss_before']:.1f} MiB",
+            )
+
+
+def together(fresh: Callable[[], str], prepare: Callable[[Path, str, str], None], workers: int) -> float:
+    """Have some workers drive one ledger on PostgreSQL; seconds until nothing is due any more."""
+    with tempfile.TemporaryDirectory(prefix="opledger-bench-") as scratch, Provider() as provider:
+        folder, url = Path(scratch), fresh()
+        prepare(folder, provider.base_url, url)
+        command = [sys.executable, "-m", "tests.bench.contestants", "drive", provider.base_url, "0"]
+        children = [
+            subprocess.Popen(
+                [*command, "--db", url, "--folder", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(workers)
+        ]
+        walls: list[float] = []
+
+        def whole(child: subprocess.Popen[str]) -> None:
+            assert child.stdout is not None
+            walls.append(float(json.loads(child.stdout.read())["wall"]))
+
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        readers = [threading.Thread(target=whole, args=(child,)) for child in children]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        for child in children:
+            assert child.wait() == 0
+        return max(walls)
