@@ -117,7 +117,11 @@ def _report(chosen: argparse.Namespace, told: Told, cuts: Sequence[Cut], seconds
     for name in missed:
         print(f"seed {chosen.seed}: not reached, {name}  ({again})")
     print("\n".join(f"  {name:40} {count:>6,}" for name, count in sorted(told.counts.items())))
-    for what, each in (("handed over after a lease's end", told.handed_over), ("back after healing", told.back)):
+    for what, each in (
+        ("handed over after the cut or the kill", told.since_cut),
+        ("handed over after a lease's end", told.handed_over),
+        ("back after healing", told.back),
+    ):
         if each:
             middle = sorted(each)[len(each) // 2]
             print(f"  {what:40} p50 {middle:.2f} s, max {max(each):.2f} s, of {len(each)}")

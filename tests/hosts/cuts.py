@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from opledger.rules.model import Operation, State
 from opledger.sim.judge import judge
@@ -40,10 +40,10 @@ REACHED: Final = ("calls open at the cut: create", "calls open at the cut: resul
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is cut, and how."""
+    """What is cut, and how; or that the worker is killed (SIGKILL), which closes its sessions at once."""
 
-    where: str  #: database, provider or both
-    how: How
+    where: str  #: database, provider or both; or worker
+    how: How | Literal["kill"]
 
     def __str__(self) -> str:
         return f"{self.where}:{self.how}"
@@ -58,6 +58,7 @@ CUTS: Final = (
     Cut("both", "down"),
     Cut("both", "silent"),
     Cut("both", "mute"),
+    Cut("worker", "kill"),
 )
 
 
@@ -68,6 +69,7 @@ class Told:
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     handed_over: list[float] = field(default_factory=list)
+    since_cut: list[float] = field(default_factory=list)  #: the same, since the cut or the kill
     back: list[float] = field(default_factory=list)
     noticed: list[tuple[str, float]] = field(default_factory=list)  #: who noticed a vanished link, after how long
 
@@ -87,8 +89,11 @@ def cut_off(rig: Rig, desk: Desk, cut: Cut, told: Told, *, brief: bool = False) 
     """
     scene = _arrange(rig, desk, told)
     process = desk.process
-    rig.lan.cut(desk.host, rig.addresses(cut.where), cut.how)
     began = datetime.now(UTC)
+    if cut.how == "kill":
+        desk.kill()
+    else:
+        rig.lan.cut(desk.host, rig.addresses(cut.where), cut.how)
     for kind in ("create", "cancel"):
         rig.sim.control(release=kind)  # their answers reach the worker, or are on their way for ever
     lost = cut.where != "provider"
@@ -104,12 +109,15 @@ def cut_off(rig: Rig, desk: Desk, cut: Cut, told: Told, *, brief: bool = False) 
         left = [f"{op.operation_id} {op.state} {op.next}" for op in map(rig.lab.show, scene.operations) if _open(op)]
         told.wrong.append(f"I21 {slow}: {'; '.join(left)[:900]}")
     healed = datetime.now(UTC)
+    if cut.how == "kill":
+        rig.start(desk)
+        process = desk.process
     rig.lan.heal(desk.host)
     if lost:
         _sent_nothing(rig, desk, scene, (began, healed), told)
-        _handed_over(rig, scene, cut, told)
+        _handed_over(rig, scene, cut, began, told)
     back = _carries_on(rig, desk, cut, told)
-    if desk.process is not process or process is None or process.poll() is not None:
+    if process is None or process.poll() is not None:
         told.wrong.append(f"{cut}: the worker on {desk.name} has ended: {desk.log.read_text()[-500:]}")
     told.counts["cuts"] += 1
     over = f", handed over {max(told.handed_over):.1f} s after the end of a lease at most" if lost else ""
@@ -188,7 +196,7 @@ def _sent_nothing(rig: Rig, desk: Desk, scene: _Scene, when: tuple[datetime, dat
             )
 
 
-def _handed_over(rig: Rig, scene: _Scene, cut: Cut, told: Told) -> None:
+def _handed_over(rig: Rig, scene: _Scene, cut: Cut, began: datetime, told: Told) -> None:
     """Somebody else has taken over each lease, soon."""
     for operation_id, ends in scene.ends.items():
         takings = [event for event in rig.lab.ledger.events(operation_id) if event.kind == "LeaseTaken"]
@@ -197,6 +205,7 @@ def _handed_over(rig: Rig, scene: _Scene, cut: Cut, told: Told) -> None:
             continue
         after = (takings[0].at - ends).total_seconds()
         told.handed_over.append(after)
+        told.since_cut.append((takings[0].at - began).total_seconds())
         told.counts["leases taken over"] += 1
         if after > SOON:
             told.wrong.append(f"{cut}: {operation_id} was taken over {after:.1f} s after the lease had ended")

@@ -66,6 +66,12 @@ class Desk:
         """The worker's log."""
         return self.folder / "worker.log"
 
+    def kill(self) -> None:
+        """Kill the worker, and see its end."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
     def signal(self, number: signal.Signals) -> None:
         """Send the worker a signal."""
         assert self.process is not None
@@ -142,8 +148,7 @@ class Rig:
         """End the workers."""
         for desk in self.desks:
             if desk.process is not None:
-                desk.process.kill()
-                desk.process.wait()
+                desk.kill()
 
 
 def own_folders(folder: Path) -> dict[str, str]:
