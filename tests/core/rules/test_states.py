@@ -339,6 +339,7 @@ def records(state: State) -> Iterator[Operation]:
             remote_job_id=job,
             jobs=KNOWN,
         )
+    yield from (a_record(state, first_sent_at=T0, open_call=call) for call in calls)  # no job is known yet
     for needed, given in ((1, ()), (2, ()), (2, ("ana",)), (3, ("ana",))):
         approvals = tuple(Approval(by, T0, "", FINGERPRINT) for by in given)
         yield a_record(state, approvals_needed=needed, approvals=approvals)
