@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench import audit, collect, contestants, hooks, memory, peers, scale
+from tests.bench import audit, collect, contestants, hooks, memory, model, peers, scale
 from tests.bench.provider import Provider
 
 Figures = dict[str, float]
@@ -145,10 +145,20 @@ def waits(counts: Sequence[int]) -> None:
             )
 
 
+def modelled(*, postgres: bool) -> bool:
+    """Unit costs, and what they mean for loads. False where the model is far from what was measured."""
+    if not postgres:
+        return model.report(None)
+    from tests.support.server import private_postgres
+
+    with private_postgres() as server:
+        return model.report(lambda: _fresh(server))
+
+
 def main() -> None:
     """Run what was asked for; everything without arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "peers", []], help="default: all but peers")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "model", "peers", []], help="default: all but these two")
     parser.add_argument("--count", type=int, nargs="*", default=[500, 2000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--result-mib", type=int, default=512, help="size of the result that is collected")
@@ -192,6 +202,8 @@ def main() -> None:
     if "webhooks" in parts:
         hooks.contest(chosen.deliveries, chosen.rounds)
         hooks.punctual()
+    if "model" in parts and not modelled(postgres=not chosen.no_postgres):
+        raise SystemExit(1)
     if "memory" in parts and not memory.contest(list(memory.LOADS), chosen.stream_mib):
         raise SystemExit(1)
 

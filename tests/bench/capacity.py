@@ -29,7 +29,10 @@ class Costs:
     operation_cpu: float  #: of submitter and worker: all of an operation but its polls
     server_poll_cpu: float  #: of the database server, one poll; 0 for a file
     server_operation_cpu: float
+    idle: float  #: share of a core that a worker with nothing to do takes
     commit: float  #: one commit, whatever is in it
+    commit_cpu: float  #: and the CPU of it
+    wake: float  #: CPU of a worker that wakes up for a single poll, besides commits
     row: float  #: what one more recorded poll adds to a commit
     claim: float  #: what claiming one operation adds
     look: float  #: one look at the table when nothing is due
@@ -78,7 +81,7 @@ class Site:
     in_flight: int = 200  #: requests that one worker has under way at most
     log_rate: float = 50e6  #: bytes a second that the server's log disk takes
     disk: float = 1e12  #: bytes for the database
-    dead_rows: float = 30_000.0  #: rows a second that vacuum makes free again
+    dead_rows: float = 30_000.0  #: rows a second that vacuum makes free again: about one process of autovacuum
     shards: int = 1  #: databases among which operations are spread by a hash of their id
 
 
@@ -110,7 +113,7 @@ class Wall:
 
 def needs(load: Load, costs: Costs) -> Needs:
     """Work out what a load asks for."""
-    cpu = load.polls * costs.poll_cpu + load.operations * costs.operation_cpu
+    cpu, workers = cores(load, costs)
     fresh = load.polls * load.changing
     in_flight = load.polls * load.latency
     # Each event and each claim makes a new version of the record, and the old one is a dead row.
@@ -122,7 +125,7 @@ def needs(load: Load, costs: Costs) -> Needs:
         polls=load.polls,
         rows=2 * load.events + updates + fresh,
         cpu=cpu,
-        workers=max(1, math.ceil(cpu / USE), math.ceil(in_flight / Site().in_flight)),
+        workers=workers,
         server_cores=load.polls * costs.server_poll_cpu + load.operations * costs.server_operation_cpu,
         in_flight=in_flight,
         log=load.polls * costs.log_poll + load.operations * costs.log_operation,
@@ -131,6 +134,18 @@ def needs(load: Load, costs: Costs) -> Needs:
         bytes_day=of_one * load.operations * DAY,
         results_day=load.result * load.operations * DAY,
     )
+
+
+def cores(load: Load, costs: Costs) -> tuple[float, int]:
+    """Return how many cores the workers use, and how many workers are needed.
+
+    Polls that come one by one pay each a wake-up and two commits (claimed, recorded). A worker that has no time left
+    takes up what has come meanwhile in one go: then many share them, which is what workers are counted by.
+    """
+    least = load.polls * costs.poll_cpu + load.operations * costs.operation_cpu
+    workers = max(1, math.ceil(least / USE), math.ceil(load.polls * load.latency / Site().in_flight))
+    alone = least + load.polls * (costs.wake + 2 * costs.commit_cpu)
+    return workers * costs.idle + min(alone, max(least, float(workers))), workers
 
 
 def batch(rate: float, costs: Costs) -> float:
@@ -152,12 +167,13 @@ def walls(load: Load, costs: Costs, site: Site) -> list[Wall]:
     """List what is full at which rate of polls, in this mix of polls and operations; the first wall comes first."""
     wanted = needs(load, costs)
     share = wanted.polls  # everything grows in proportion to it
+    busy = load.polls * costs.poll_cpu + load.operations * costs.operation_cpu  # where many share a commit
 
     def at(use: float, room: float) -> float:
         return share * room / use if use > 0 else math.inf
 
     found = [
-        Wall("worker CPU", at(wanted.cpu, USE * site.workers), "more workers"),
+        Wall("worker CPU", at(busy, USE * site.workers), "more workers"),
         Wall(
             "requests under way",
             at(wanted.in_flight, site.in_flight * site.workers),
@@ -179,6 +195,11 @@ def walls(load: Load, costs: Costs, site: Site) -> list[Wall]:
             ),
         ]
     return sorted(found, key=lambda wall: wall.polls)
+
+
+def own_walls(load: Load, costs: Costs, site: Site) -> list[Wall]:
+    """As `walls`, without the disk: that is full some day at any rate, and is emptied by archiving."""
+    return [wall for wall in walls(load, costs, site) if not wall.name.startswith("disk")]
 
 
 def first_wall(load: Load, costs: Costs, site: Site) -> Wall:

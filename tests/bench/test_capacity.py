@@ -14,9 +14,9 @@ from tests.bench import capacity, schedule
 from tests.bench.capacity import Costs, Load, Site
 
 FILE = Costs(
-    kind="sqlite", poll_cpu=1.6e-3, operation_cpu=6e-3, server_poll_cpu=0, server_operation_cpu=0, commit=150e-6,
-    row=60e-6, claim=20e-6, look=30e-6, poll_bytes=500, answer_bytes=80, operation_bytes=5000, leaf_bytes=80,
-    log_poll=0, log_operation=0,
+    kind="sqlite", poll_cpu=1.6e-3, operation_cpu=6e-3, server_poll_cpu=0, server_operation_cpu=0, idle=0.02,
+    commit=150e-6, commit_cpu=100e-6, wake=300e-6, row=60e-6, claim=20e-6, look=30e-6, poll_bytes=500, answer_bytes=80,
+    operation_bytes=5000, leaf_bytes=80, log_poll=0, log_operation=0,
 )  # fmt: skip
 SERVER = replace(
     FILE, kind="postgresql", server_poll_cpu=0.5e-3, server_operation_cpu=3e-3, log_poll=3000, log_operation=20_000
@@ -28,7 +28,7 @@ def test_what_ten_thousand_jobs_ask_for() -> None:
     """By hand: 10,000 / 60 polls a second, and 60 polls and one operation in the life of each."""
     found = capacity.needs(HOUR, FILE)
     assert found.polls == pytest.approx(166.67, rel=1e-3)
-    assert found.cpu == pytest.approx(166.67 * 1.6e-3 + 2.778 * 6e-3, rel=1e-3)
+    assert found.cpu == pytest.approx(0.02 + 166.67 * (1.6e-3 + 300e-6 + 2 * 100e-6) + 2.778 * 6e-3, rel=1e-3)
     assert found.workers == 1
     assert found.in_flight == pytest.approx(50, rel=1e-3)
     assert found.bytes_operation == pytest.approx(5000 + 4 * 80 + 60 * (500 + 80 + 0.2 * 380), rel=1e-6)
@@ -51,10 +51,12 @@ loads = st.builds(
 def test_more_asks_for_more(load: Load, costs: Costs, times: int) -> None:
     """Everything that flows grows in proportion; an operation's own bytes do not change with how many there are."""
     one, many = capacity.needs(load, costs), capacity.needs(replace(load, open=load.open * times), costs)
-    for name in ("polls", "rows", "cpu", "server_cores", "in_flight", "log", "dead_rows", "bytes_day", "results_day"):
+    for name in ("polls", "rows", "server_cores", "in_flight", "log", "dead_rows", "bytes_day", "results_day"):
         assert getattr(many, name) == pytest.approx(getattr(one, name) * times)
     assert many.bytes_operation == one.bytes_operation
     assert many.workers >= one.workers
+    assert one.cpu <= many.cpu * 1.0000001
+    assert many.cpu <= one.cpu * times
 
 
 @given(loads, st.sampled_from([FILE, SERVER]), st.integers(1, 64))
