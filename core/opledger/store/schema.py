@@ -35,6 +35,13 @@ that it cannot fold, other guards on tables whose guards it knows. Programs befo
 ALIVE: Final = 15
 """Seconds for which a sign of life speaks: of a worker that was killed nothing else tells. They come every two."""
 
+PATIENCE: Final = "2s"
+"""How long an upgrade on PostgreSQL waits for one lock: who comes after it waits behind it, even to read. A long report
+of somebody else would stop every worker for as long as it lasts."""
+
+TRIES: Final = 10
+"""How often it then makes way for the others, and begins again."""
+
 _LOCK: Final = 0x6F706C6564676572  # "opledger"
 
 
@@ -110,6 +117,19 @@ def migrate(side: Any) -> None:
 
     Raises SchemaMismatch where this login may not change the schema, and where a worker is alive that could not go on.
     """
+    from sqlalchemy.exc import DBAPIError
+
+    for left in reversed(range(TRIES)):
+        try:
+            _migrate(side)
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != "55P03" or not left:
+                raise
+        else:
+            return
+
+
+def _migrate(side: Any) -> None:
     from alembic import command
     from alembic.config import Config
     from sqlalchemy.exc import DBAPIError
@@ -123,6 +143,8 @@ def migrate(side: Any) -> None:
             if not stale(side.kind, cursor, side.name, may_change=True):
                 return
             _shut_out_nobody(side.kind, cursor, side.name)
+            if side.kind == "postgresql":
+                cursor.execute(f"SET LOCAL lock_timeout = '{PATIENCE}'")
             config = Config()
             config.set_main_option("script_location", "opledger.store:migrations")
             config.attributes["connection"] = connection

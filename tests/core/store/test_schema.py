@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine
 
@@ -219,6 +220,36 @@ def test_the_first_schema_is_upgraded_with_all_that_is_in_it(
         opened(new)
     with raw(url) as run:
         assert run(f"SELECT version_num FROM {schema.VERSION_TABLE}") == [(schema.CURRENT,)]
+
+
+@pytest.mark.postgres
+def test_an_upgrade_makes_way_for_those_who_wait_behind_it(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report reads for an hour, the upgrade waits for it, and behind the upgrade every worker would wait."""
+    tries: list[str] = []
+
+    def upgrade(config: Any, revision: str) -> None:
+        tries.append(revision)
+        run = config.attributes["connection"].exec_driver_sql
+        if len(tries) == 4:
+            report.rollback()
+        run("ALTER TABLE operation ADD COLUMN later TEXT")
+        run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{revision}'")
+
+    with Store.open(postgres_url) as store, psycopg.connect(postgres_url) as report:
+        monkeypatch.setattr("alembic.command.upgrade", upgrade)
+        monkeypatch.setattr(schema, "REVISIONS", (schema.CURRENT, "9001"))
+        monkeypatch.setattr(schema, "CURRENT", "9001")
+        monkeypatch.setattr(schema, "PATIENCE", "20ms")
+        monkeypatch.setattr(schema, "TRIES", 3)
+        report.execute("SELECT count(*) FROM operation")
+        with pytest.raises(StoreUnavailable, match="locked by another session"):
+            open_database(postgres_url)
+        assert len(tries) == 3
+        store.pin_contract(CONTRACT)
+        opened(store)  # nobody waits any more
+        open_database(postgres_url).close()
+        assert len(tries) == 4
+        opened(store)
 
 
 @pytest.mark.parametrize("how", [{}, {"read_only": True}, {"create": False}])
