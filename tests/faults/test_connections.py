@@ -121,7 +121,7 @@ def test_everybody_carries_on_after_a_crash_of_the_server(own_server: Any, sim: 
             Ledger.open(url, settings=settings) as agent,
             door.receiver() as receiver,
         ):
-            worker = lab.worker(lease=30)
+            worker = lab.worker(lease=30, tick=600.0)  # it looks only when it is woken
             lab.present()
             console.looks_on()
             lab.sim.control(hold="create")
@@ -145,9 +145,10 @@ def test_everybody_carries_on_after_a_crash_of_the_server(own_server: Any, sim: 
             assert job is not None
             assert [door.send(number, job) for number in (2, 3)] == [202, 202]
             assert {one.key for one in lab.ledger.store.deliveries()} >= {"id:msg_2", "id:msg_3"}
+            assert agent.wait(lab.submit(_polls=1).operation_id, timeout=PATIENCE).state is State.SUCCEEDED
             assert worker.alive
             assert receiver.poll() is None
-            assert len(lab.wire("create")) == 3
+            assert len(lab.wire("create")) == 4
             worker.signal(signal.SIGTERM)
             assert worker.ends() == 0, worker.tail()
             console.close()
