@@ -232,7 +232,17 @@ OTHERS: Final = (
         must=CALLS,
         faults=True,
     ),
-    Story("token-mismatch", wish(_seconds=1800), all_closed, (S.RESOLVED,), must=CALLS, begin=mismatch, faults=True),
+    Story(
+        "token-mismatch",
+        wish(_seconds=1800),
+        all_closed,
+        (S.RESOLVED,),
+        # Dead before the first create left, the resend is the one whose answer is lost, and the list finds its job.
+        frozenset({S.SUCCEEDED}),
+        must=CALLS,
+        begin=mismatch,
+        faults=True,
+    ),
     Story(
         "undone",
         wish(personality="expiring", variant="late", _seconds=1),
