@@ -207,6 +207,7 @@ max_size = "{most}"
 
 def ours(base_url: str, load: str) -> dict[str, float]:
     """Run a worker over one load; returns MiB at its base and at its peak, and seconds."""
+    from opledger.cli import GARBAGE
     from opledger.config import load_settings
     from opledger.ledger import Ledger
     from opledger.service import make_worker
@@ -214,6 +215,7 @@ def ours(base_url: str, load: str) -> dict[str, float]:
     from opledger.store import Filter
     from tests.bench.contestants import resident_mib, run_async
 
+    gc.set_threshold(GARBAGE)  # as the command line does for a worker
     chosen = LOADS[load]
     with tempfile.TemporaryDirectory(prefix="opledger-bench-") as name:
         folder = Path(name)

@@ -58,6 +58,10 @@ RIVALS: Final = {
 }
 
 
+class Broke(Exception):
+    """A rival's program ended with an error, or without all operations done."""
+
+
 def cache() -> Path:
     """Where the environments stand: below XDG_CACHE_HOME."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opledger-bench"
@@ -105,7 +109,7 @@ def run(rival: Rival, base_url: str, count: int, database: str, environment: dic
             check=False,
         )
     if finished.returncode:
-        raise SystemExit(f"{rival.name} broke off:\n{finished.stderr[-3000:]}")
+        raise Broke(finished.stderr[-2000:])
     figures: Figures = json.loads(finished.stdout.splitlines()[-1])
     return figures
 
@@ -173,10 +177,17 @@ def contest(
                 runs.setdefault("opledger, PostgreSQL", []).append(
                     ours("ours", provider.base_url, count, fresh(server))
                 )
-        for label, (rival, environment) in rivals.items():
+        for label, (rival, environment) in list(rivals.items()):
             database = fresh(server) if rival.postgres and server is not None else ""
-            with Provider() as provider:
-                runs.setdefault(label, []).append(run(rival, provider.base_url, shares[label], database, environment))
+            try:
+                with Provider() as provider:
+                    figures = run(rival, provider.base_url, shares[label], database, environment)
+            except (Broke, subprocess.TimeoutExpired) as broke:
+                print(f"{label} did not do all of it, and is left out:\n{broke}", flush=True)
+                runs.pop(label, None)
+                del rivals[label]
+            else:
+                runs.setdefault(label, []).append(figures)
     _table(count, rounds, runs, shares)
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-GARBAGE: Final = 50_000
-"""How many more objects are made than freed before Python looks for cycles among them. With its own 700 a quarter of
-what a command like `show` takes is spent on looking through modules that are just being loaded, and find none."""
+GARBAGE: Final = 10_000
+"""How many more objects are made than freed before Python looks for cycles among them. With its own 700 a command like
+`show` spends a quarter of its time, and a worker a third, on looking through what was loaded for good. Far more would
+let a worker keep the bodies of failed transfers for long, which hang on such cycles."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
