@@ -40,6 +40,7 @@ class Costs:
     answer_bytes: float  #: a new answer and its index, without its own bytes
     operation_bytes: float  #: all rows of an operation but its polls
     leaf_bytes: float  #: what a checkpoint adds for an operation that moved
+    archived_bytes: float  #: a poll whose answer was seen before, in a compressed archive
     log_poll: float  #: bytes of the server's log (WAL) for a poll
     log_operation: float
 

@@ -16,7 +16,7 @@ from tests.bench.capacity import Costs, Load, Site
 FILE = Costs(
     kind="sqlite", poll_cpu=1.6e-3, operation_cpu=6e-3, server_poll_cpu=0, server_operation_cpu=0, idle=0.02,
     commit=150e-6, commit_cpu=100e-6, wake=300e-6, row=60e-6, claim=20e-6, look=30e-6, poll_bytes=500, answer_bytes=80,
-    operation_bytes=5000, leaf_bytes=80, log_poll=0, log_operation=0,
+    operation_bytes=5000, leaf_bytes=80, archived_bytes=100, log_poll=0, log_operation=0,
 )  # fmt: skip
 SERVER = replace(
     FILE, kind="postgresql", server_poll_cpu=0.5e-3, server_operation_cpu=3e-3, log_poll=3000, log_operation=20_000

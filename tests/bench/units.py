@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from opledger.checkpoints.maker import Checkpointer
 from opledger.edges.clock import new_id
-from opledger.ledger import Ledger
+from opledger.ledger import Ledger, archive, export
 from opledger.rules import evidence as e
 from opledger.rules.model import Action, Actor, ActorKind, Means, Plan
 from opledger.service import make_worker, serve
@@ -270,6 +270,7 @@ def record(folder: Path, base_url: str, count: int, url: str | None) -> Figures:
             commit(100)
         row = max(1e-6, ((cpu_seconds() - began) / times - cpu) / 99)
         looks = [_timed(lambda: ledger.store.next_due(clock.now())) for _ in range(count)]
+        (long, polls), (short, fewer) = (_archived(ledger, name) for name in (ids[0], ids[-1]))
         idle = float(_run(_resting(make_worker(ledger.store, results=folder / "results", name="bench"))))
         due = clock.now() + timedelta(days=1)
         began = cpu_seconds()
@@ -278,8 +279,14 @@ def record(folder: Path, base_url: str, count: int, url: str | None) -> Figures:
         claim = (cpu_seconds() - began) / 200
     return {
         "commit": max(1e-6, alone - row), "commit_cpu": max(1e-6, cpu - row), "row": row, "look": min(looks),
-        "claim": claim, "idle": idle,
+        "claim": claim, "idle": idle, "archived": (long - short) / (polls - fewer),
     }  # fmt: skip
+
+
+def _archived(ledger: Ledger, name: str) -> tuple[int, int]:
+    """How many bytes the compressed archive of an operation has, and how many events are in it."""
+    lines = export.of(ledger, [name], rows_too=True)
+    return sum(map(len, archive.compressed(lines))), len(ledger.store.queries.events(name))
 
 
 async def _resting(worker: Any, seconds: float = 4.0) -> float:
@@ -352,7 +359,8 @@ def costs(kind: Kind, fresh: Callable[[], str | None], wake: float, *, count: in
         kind=kind, idle=writing["idle"], wake=wake, poll_cpu=poll_cpu, operation_cpu=cpu, server_poll_cpu=poll_server,
         server_operation_cpu=server, commit=writing["commit"], commit_cpu=writing["commit_cpu"],
         row=writing["row"] + poll_server, claim=writing["claim"], look=writing["look"], poll_bytes=poll_bytes,
-        answer_bytes=max(0.0, answers - ANSWER), operation_bytes=size, leaf_bytes=other["leaf"], log_poll=poll_log,
+        answer_bytes=max(0.0, answers - ANSWER), operation_bytes=size, leaf_bytes=other["leaf"],
+        archived_bytes=writing["archived"], log_poll=poll_log,
         log_operation=log,
     )  # fmt: skip
 

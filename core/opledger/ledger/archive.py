@@ -88,7 +88,7 @@ def archive(ledger: Reading, planned: Plan, out: Path, *, reason: str, by: Actor
     if not planned.ids:
         raise Refused("nothing can be archived: nothing that has ended was closed before then and is in a checkpoint")
     lines = export.of(ledger, list(planned.ids), rows_too=True)
-    copy_out(_compressed(lines) if out.suffix == ".gz" else lines, out)
+    copy_out(compressed(lines) if out.suffix == ".gz" else lines, out)
     read = File(out)
     found = read.look()
     if found.findings:
@@ -138,7 +138,8 @@ class File:
             raise StoreUnavailable(f"{self.path} cannot be read: {error.strerror}") from error
         self.sha256 = hashlib.sha256(data).hexdigest()
         try:
-            number, one = 0, {}
+            number = 0
+            one: dict[str, Any] = {}
             for number, one in enumerate(map(json.loads, _lines(data)), 1):
                 if number == 1 and one["format"] != export.FORMAT:
                     break
@@ -168,7 +169,7 @@ class File:
         )
 
 
-def _compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
+def compressed(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Compress as gzip does (RFC 1952), without a name or a time: the same lines give the same file."""
     writer = zlib.compressobj(9, zlib.DEFLATED, 31)
     for line in lines:
