@@ -114,6 +114,8 @@ class Source:
     def _body(self, node: ast.AST) -> None:
         """What stands in a node, field by field."""
         for name, value in ast.iter_fields(node):
+            if name == "slice" and not self._deep:  # the parts of a type
+                continue
             if name in (
                 "annotation",
                 "returns",

@@ -38,12 +38,14 @@ from tests.support.places import in_memory
 
 SURVIVED, KILLED, NOT_SWAPPED, BROKEN = 0, 1, 70, 71
 """How a try ends: all green, one red, the change doesn't fit into functions that are there, the harness failed."""
-GRACE: Final = 4.0
-"""Seconds of CPU that a try may take at least; beyond that, five times what its tests take without a change."""
+GRACE: Final = 1.5
+"""Seconds of CPU that a test may take at least; beyond that, five times what it takes without a change."""
 WALL: Final = 12.0
 """So many times longer may it take by the clock: the machine is shared, and a change may wait for ever."""
 DEAREST: Final = 3.0
 """A test that takes more seconds of CPU is not asked: it would be asked hundreds of times."""
+RECENT: Final = 6
+"""So many of the tests that were red last are asked first."""
 KILLER: Final = "killer"
 """A file with the name of the test that was red."""
 BYTES: Final = 6 << 30
@@ -168,6 +170,8 @@ class _Plugin:
     def __init__(self) -> None:
         self.red = False
         self.killer: Path | None = None
+        self.costs: dict[str, float] = {}
+        self.dearest = 0.0  # whichever test is the first pays for what all of them share
 
     def pytest_configure(self, config: pytest.Config) -> None:
         import hypothesis
@@ -207,6 +211,7 @@ class _Far(_Plugin):
     def __init__(self, costs: dict[str, float], folder: Path) -> None:
         super().__init__()
         self.costs = costs
+        self.dearest = max(costs.values(), default=0.0) + 3
         self.folder = folder
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -260,13 +265,16 @@ class _Near(_Plugin):
         if notes.outcome.broken:
             return
         ordered = sorted(seen, key=notes.costs.__getitem__)
-        kills: dict[str, int] = {}
+        red: list[str] = []  # the last ones first
 
-        def promise(name: str) -> float:
-            return (0.01 + notes.costs[name]) / (1 + 5 * kills.get(name, 0))
+        files = list(dict.fromkeys(name.partition("::")[0] for name in items))
+
+        def promise(name: str) -> tuple[int, int, float]:
+            last = red.index(name) if name in red[:RECENT] else RECENT
+            return last, files.index(name.partition("::")[0]), notes.costs[name]
 
         def tried(names: list[str], swap: Callable[[], bool]) -> int:
-            """The quickest first, and those that were red before."""
+            """Those first that were red for the changes before this one, then file by file the quickest."""
             cost = sum(notes.costs[name] for name in names)
             asked = [items[name] for name in sorted(names, key=promise)]
             killer = self.ground.folder / KILLER
@@ -274,7 +282,7 @@ class _Near(_Plugin):
             end = _forked(functools.partial(self._attempt, session, asked, swap), quiet=True, cpu=GRACE + 5 * cost)
             if killer.exists():
                 name = killer.read_text("utf-8")
-                kills[name] = kills.get(name, 0) + 1
+                red[:] = [name, *(one for one in red if one != name)]
             return end
 
         as_it_is = functools.partial(self._attempt, session, [items[name] for name in ordered], lambda: True)
@@ -316,10 +324,13 @@ class _Near(_Plugin):
                 else functools.partial(_swap, parts, functions)
             )
             end = tried(names, swap) if names else SURVIVED
-            if end == NOT_SWAPPED or (end == SURVIVED and ran_early and not self.ground.script):
-                notes.late.append(mutant.number)
-            else:
-                _booked(notes.outcome, mutant.number, end)
+            if not self.ground.script and (end == NOT_SWAPPED or (end == SURVIVED and ran_early)):
+                if again:
+                    end = tried(ordered, functools.partial(_again, self.ground.module, changed))
+                if end in (NOT_SWAPPED, SURVIVED):
+                    notes.late.append(mutant.number)
+                    continue
+            _booked(notes.outcome, mutant.number, end)
 
     def _attempt(self, session: pytest.Session, items: list[pytest.Item], swap: Callable[[], bool]) -> None:
         if not swap():
@@ -358,7 +369,8 @@ class _Near(_Plugin):
         if os.environ.get("MUTATION_COSTS"):
             for name in sorted(told, key=lambda name: told[name][0])[-5:]:
                 self.told(f"{told[name][0]:.2f} s {name}")
-        notes.costs = {name: cost for name, (cost, _) in told.items() if cost < DEAREST}
+        self.dearest = max(cost for cost, _ in told.values())
+        notes.costs = self.costs = {name: cost for name, (cost, _) in told.items() if cost < DEAREST}
         return {name: set(lines) for name, (_, lines) in told.items() if name in notes.costs}
 
 
@@ -538,7 +550,7 @@ def _forked(child: Callable[[], None], *, quiet: bool, cpu: float | None) -> int
                     os.dup2(nowhere, one)
             if cpu is not None:
                 signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-                resource.setrlimit(resource.RLIMIT_CPU, (int(cpu) + 1, int(cpu) + 2))
+                resource.setrlimit(resource.RLIMIT_CPU, (int(cpu) + 1, int(cpu) + 60))
                 resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             child()

@@ -37,7 +37,7 @@ STORE: Final = tuple(f"core/store/test_{name}.py" for name in ("claims", "record
 MODULES: Final = (
     # The state machine, permits and leases, contract mapping.
     Module("rules.states", 95, (*_rules("states", "choices", "readme_diagram"), MACHINE), night=True),
-    Module("rules.decide", 95, (*_rules("decide", "explain", "deliveries", "partial"), MACHINE), night=True),
+    Module("rules.decide", 95, _rules("decide", "explain", "deliveries", "partial"), night=True),
     Module("store.claims", 95, STORE, night=True),
     Module("store.recording", 95, STORE, night=True),
     Module("rules.contract", 95, CONTRACT, night=True),

@@ -64,7 +64,7 @@ RUN = """\
 import json, sys
 from pathlib import Path
 from tests.mutation import ground
-ground.GRACE = 0.0
+ground.GRACE = 0.1
 sys.path.insert(0, sys.argv[1])
 one = ground.Ground("made_up", Path(sys.argv[1], "made_up.py"), [sys.argv[1]], lambda mutant: True)
 found = one.run(lambda line: None)
