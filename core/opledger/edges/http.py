@@ -258,7 +258,7 @@ class Http:
         """Make the request that leaves; only this one has credentials in it."""
         request = trail.request
         headers, url, body = credentials.plain_headers(request, own=own), request.url, request.body
-        entitled = origin_of(request.url) == (request.auth_origin or request.origin)
+        entitled = origin_of(request.url) == request.auth_origin if request.auth_origin else own
         if own or entitled:
             request = request if entitled else replace(request, auth=Auth())
             purse = self._keys.purse()

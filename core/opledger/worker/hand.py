@@ -283,7 +283,9 @@ class Hand:
         allowed = left - margin
         if allowed <= 0:
             raise Dropped("the lease ends before a call could")
-        return replace(request, timeout=min(request.timeout, timedelta(seconds=allowed)))
+        if request.timeout.total_seconds() <= allowed:
+            return request
+        return replace(request, timeout=timedelta(seconds=allowed))
 
     async def fresh_lease(self) -> None:
         """Make sure that half of the lease is left, before work that renews it from then on."""
