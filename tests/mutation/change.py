@@ -134,7 +134,7 @@ class Source:
                 self._node(value, (node, name, None))
 
     def _node(self, node: ast.AST, slot: Slot) -> None:
-        if isinstance(node, SKIPPED) or _is_docstring(node, slot) or _for_types(node):
+        if isinstance(node, SKIPPED) or _is_docstring(node, slot) or _for_types(node) or _is_all(node):
             return
         before = self._stmt
         if isinstance(node, ast.stmt):
@@ -247,6 +247,10 @@ def _is_not(node: ast.AST) -> bool:
 
 def _is_docstring(node: ast.AST, slot: Slot) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and slot[1] == "body"
+
+
+def _is_all(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
 
 
 def _for_types(node: ast.AST) -> bool:

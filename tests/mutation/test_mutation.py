@@ -97,7 +97,9 @@ def test_what_no_test_sees_is_alive_and_the_rest_is_killed(tmp_path: Path) -> No
 
 
 def test_tests_that_are_red_already_prove_nothing(tmp_path: Path) -> None:
-    assert "red without any change" in _run(tmp_path, TESTS.replace("is False", "is True"))["broken"]
+    found = _run(tmp_path, TESTS.replace("is False", "is True"))
+    assert "red without any change: " in found["broken"]
+    assert (found["killed"], found["timed out"]) == (0, 0)
 
 
 def test_changes_are_made_one_at_a_time_and_taken_back() -> None:

@@ -39,6 +39,7 @@ from opledger.rules.model import (
     StoredResult,
 )
 from opledger.rules.projection import Entry, project
+from opledger.rules.questions import NEVER_ASKED, NEVER_TOLD, QUESTIONS
 from tests.support.contracts import GET, LIST, RESEND, a_contract, with_cancel, with_token
 from tests.support.records import (
     FINGERPRINT,
@@ -225,6 +226,65 @@ def test_a_missed_result_says_what_went_wrong_last() -> None:
     assert isinstance(decision, Conclude)
     assert isinstance(decision.evidence, e.ResultMissing)
     assert "status 503" in decision.evidence.why
+
+
+def sentences(decision: Any) -> list[str]:
+    """All that people will read of a decision."""
+    own = [getattr(decision, name) for name in ("why", "because", "question") if hasattr(decision, name)]
+    evidence: Any = getattr(decision, "evidence", None)
+    return [*own, *([evidence.why] if hasattr(evidence, "why") else [])]
+
+
+SHARED = replace(INTENT, shares="op_01J7Q5X4D4PA3DK0F5Q2V8W9AC")
+CIRCUMSTANCES: list[dict[str, Any]] = [
+    {}, {"exhausted": True}, {"cancel": INTENT}, {"cancel": INTENT, "duplicate_accepted": True}, {"cancel": SHARED},
+    {"cancel": replace(INTENT, sent=1, lost=True, reread=True)}, {"last_error": "status 503"}, {"approvals_needed": 3},
+    *({"open_call": OpenCall("call_1", action, T0)} for action in Action),
+]  # fmt: skip
+NEWS = [
+    e.Inconclusive(why="busy", retry_at=T0 + seconds(9)), e.Inconclusive(why="busy"), e.CallLost(why="reset"),
+    e.CallLost(why="reset", status=503), e.Throttled(why="429", retry_at=T0 + seconds(9)),
+    e.NotDelivered(why="refused"),
+    seen("running"), e.Noted("x"), e.Decided("ana", Choice.RESEND),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", State, ids=str)
+def test_whatever_is_decided_or_planned_says_why(state: State) -> None:
+    """In every circumstance, in a sentence that has no hole in it."""
+    for contract in (
+        a_contract(),
+        a_contract(cancel=None, reconcile=()),
+        a_contract(reconcile=(LIST, RESEND), result=None),
+    ):
+        for facts in CIRCUMSTANCES:
+            op = in_state(state, **facts)
+            said = [
+                text
+                for now in (T0, T0 + timedelta(days=1))
+                for paused in (None, "credentials")
+                for text in sentences(decide(op, contract, now, paused=paused))
+            ]
+            plans = [plan(op, contract, news, T0, 0.5) for news in NEWS]
+            said += [found.because for found in plans if found is not None]
+            assert [text for text in said if not text or "None" in text or not isinstance(text, str)] == []
+
+
+@pytest.mark.parametrize("sent", [0, 1])
+@pytest.mark.parametrize("by_delivery", [False, True])
+@pytest.mark.parametrize("state", [state for state in QUESTIONS if state is not State.AWAITING_APPROVAL], ids=str)
+def test_a_question_fits_what_happened(state: State, sent: int, by_delivery: bool) -> None:
+    """Whether the cancel ever left, and whether anybody could ask: only where that is what the question is about."""
+    contract = a_contract()
+    contract = replace(contract, status=replace(contract.status, by_delivery=by_delivery))
+    expected = QUESTIONS[state]
+    if state is State.CANCELLATION_UNCONFIRMED and not sent:
+        expected = NEVER_ASKED
+    if state is State.RESULT_TIMED_OUT and by_delivery:
+        expected = NEVER_TOLD
+    decision = decide(in_state(state, cancel=replace(INTENT, sent=sent), exhausted=True), contract, T0)
+    assert isinstance(decision, AskHuman)
+    assert decision.question == expected
 
 
 # --- pauses and planned times -----------------------------------------------------------------------------------------
@@ -601,6 +661,13 @@ def test_a_create_that_was_answered_badly_is_not_asked_about_at_once(status: int
     assert (found.kind, found.at) == ("reconcile", T0 + seconds(wait))
 
 
+def test_a_read_after_a_lost_cancel_is_a_poll() -> None:
+    """Whatever came last: it waits as polls do, and says who asked for how long."""
+    assert planned(in_state(State.CANCELLING), e.CallLost(action=Action.CANCEL, why="reset")).at == T0 + seconds(2)
+    hinted = replace(seen("running"), retry_at=T0 + seconds(9), hint="in the header Retry-After")
+    assert "in the header Retry-After" in planned(in_state(State.OBSERVING), hinted).because
+
+
 def test_a_job_that_runs_again_while_collecting_is_not_polled_without_a_pause() -> None:
     """Collecting needs a fresh success; until it comes, reads are spaced like polls."""
     op = in_state(State.RESULT_COLLECTING, backoff=3, collect_deadline=T0 + timedelta(hours=1))
@@ -616,6 +683,15 @@ def test_a_look_up_waits_until_a_new_job_can_be_seen() -> None:
     assert (op.next.kind, op.next.at) == ("reconcile", T0 + seconds(30))
     hinted = planned(in_state(State.CREATE_UNKNOWN), e.Inconclusive(retry_at=T0 + seconds(9)), story.contract)
     assert hinted.at == T0 + seconds(30)
+    later = planned(in_state(State.CREATE_UNKNOWN), e.Inconclusive(retry_at=T0 + seconds(50)), story.contract)
+    assert later.at == T0 + seconds(50)
+
+
+@pytest.mark.parametrize("state", [State.OBSERVING, State.CANCEL_REQUESTED, State.CREATE_PENDING], ids=str)
+def test_a_record_without_a_deadline_or_a_plan_is_planned_for(state: State) -> None:
+    """As one is that an older version wrote."""
+    op = in_state(state, next=None, **dict.fromkeys(DEADLINES))
+    assert planned(op, seen("running")).at == T0 + seconds(2 if state is State.OBSERVING else 0)
 
 
 def test_an_absurd_wait_leaves_one_read_before_the_deadline() -> None:
@@ -652,8 +728,15 @@ def test_no_plan_lies_behind_the_deadline(state: State, which: str, kind: str, t
 def test_what_follows_from_the_record_is_planned_for_now() -> None:
     """A conclusion needs no wait: a crash between must not delay it to the next poll."""
     wanted_back = in_state(State.CREATE_PENDING, first_sent_at=T0, cancel=INTENT)
-    assert planned(wanted_back, e.NotDelivered(why="refused")).at == T0
-    assert planned(in_state(State.RESULT_COLLECTING), seen("succeeded"), a_contract(result=None)).at == T0
+    found = planned(wanted_back, e.NotDelivered(why="refused"))
+    assert (found.at, found.kind) == (T0, "create")
+    found = planned(in_state(State.RESULT_COLLECTING), seen("succeeded"), a_contract(result=None))
+    assert (found.at, found.kind) == (T0, "collect")
+    for state in (State.ACCEPTED, State.OBSERVING):
+        found = planned(in_state(state, cancel=INTENT), seen("running"))
+        assert (found.at, found.kind) == (T0, "cancel")
+    under_way = planned(in_state(State.RECONCILIATION), e.LeaseTaken("w2", 2, "w1"))
+    assert (under_way.at, under_way.kind) == (T0, "reconcile")
     no_way = planned(in_state(State.CREATE_UNKNOWN), e.CallLost(why="x", status=503), a_contract(reconcile=()))
     assert (no_way.at, no_way.kind) == (T0, "reconcile")
     overdue = planned(in_state(State.OBSERVING), seen("running"), now=T0 + timedelta(hours=2))
