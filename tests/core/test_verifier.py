@@ -487,6 +487,10 @@ CASES: Final[dict[str, tuple[Edit, list[Told]]]] = {
         both(without("event", D, 1), put("tombstone", C, None, operation_id=D)),
         [("MISSING_OP", "op_c", None), ("MOVED", "op_d", None)],
     ),
+    "tombstone and events": (
+        both(without("record", D), put("tombstone", C, None, operation_id=D)),
+        [("MISSING_OP", "op_c", None), ("MOVED", "op_d", None), ("MISSING_OP", "op_d", None)],
+    ),
     "tombstone gone": (without("tombstone", C), [("MISSING_OP", "op_c", None)]),
     "tombstone head": (put("tombstone", C, None, head_hash=H), [("REWRITTEN", "op_c", 4), ("REWRITTEN", "op_c", 4)]),
     "tombstone seq lower": (
@@ -706,7 +710,9 @@ def test_nothing_is_not_all_right(tmp_path: Path) -> None:
     assert told([export()[0], empty], tmp_path) == [("NOTHING_CHECKED", None, None)]
     broken = empty | {"peaks": "00"}
     assert told([export()[0], broken], tmp_path) == [("CHECKPOINT_CHAIN", None, 1)]
-    assert told([*story(A, 2)[:0], export()[0], *story(A, 2)], tmp_path) == []
+    assert told([export()[0], *story(A, 2)], tmp_path) == []
+    unsigned = [export()[0], *story(A, 2), leaf(0, A, 2, story(A, 2)[1]["hash"])]
+    assert told(unsigned, tmp_path) == [("CHECKPOINT_CHAIN", None, None)]
 
 
 @pytest.mark.parametrize(
@@ -740,6 +746,8 @@ def test_files_that_are_not_there_and_words_that_are_wrong(tmp_path: Path) -> No
     assert run(str(written(export(), tmp_path)), "--anchor", str(tmp_path / "none"))[0] == 2
     (tmp_path / "text").write_text("no JSON\n")
     assert run(str(tmp_path / "text"))[0] == 2
+    (tmp_path / "deep").write_text("[" * 100_000 + "\n")
+    assert run(str(tmp_path / "deep"))[0] == 2
     assert run()[0] == 2
     code, out, _ = run("--help")
     assert code == 0
