@@ -4,7 +4,7 @@ store       `Store`: open, claim, record, and everything else that is asked of t
 queries     reads for people; listing, sources and conditions: windows of a filter in an order; tail: the journal of
             all operations as it grows; finding: one operation by anything that names it
 values      what goes in and what comes out
-recording, opening, claims, deliveries, directory, notices   the transactions behind `Store`, by subject
+recording, opening, claims, shares, deliveries, directory, notices   the transactions behind `Store`, by subject
 tasks       agent tasks: their records, append-only, and who runs them
 watch       waiting for another process's write
 rows        row <-> `Operation`
@@ -31,6 +31,7 @@ from opledger.store.values import (
     Declined,
     Fence,
     Filter,
+    Grant,
     JobIdTaken,
     Opening,
     Page,
@@ -38,7 +39,9 @@ from opledger.store.values import (
     Provider,
     Recorded,
     Sort,
+    Takings,
     TokenTaken,
+    Want,
     Window,
     WorkerLife,
     Write,
@@ -55,6 +58,7 @@ __all__ = [
     "Fence",
     "Filter",
     "Found",
+    "Grant",
     "Hit",
     "Incoming",
     "JobIdTaken",
@@ -76,7 +80,9 @@ __all__ = [
     "Tail",
     "TailEvent",
     "Taken",
+    "Takings",
     "TokenTaken",
+    "Want",
     "Window",
     "WorkerLife",
     "Write",

@@ -7,7 +7,9 @@ Which contracts there are is itself read from that index by jumping from one nam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -26,11 +28,11 @@ from sqlalchemy import (
 )
 
 from opledger.rules.model import State
-from opledger.store import encoding, rows
+from opledger.store import encoding, rows, shares
 from opledger.store.recording import heads
 from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tables import OPERATION
-from opledger.store.values import Claim, Claimed
+from opledger.store.values import Claim, Claimed, Takings
 
 o: Final = OPERATION.c
 NOW: Final = bindparam("now", type_=BigInteger)
@@ -152,41 +154,71 @@ def _first_expiry(tongue: Tongue) -> ClauseElement:
 # --- claiming ---------------------------------------------------------------------------------------------------
 
 
-def claim(tx: Tx, ask: Claim) -> list[Claimed]:
-    """Take what is due under new leases, the longest overdue first."""
+def claim(tx: Tx, ask: Claim) -> Takings:
+    """Take what is due under new leases, the longest overdue first, within this worker's shares."""
     now = encoding.to_micros(ask.now)
-    picks = [*_unleased(tx, ask, now), *_abandoned(tx, ask, now)]
-    picks.sort()
-    chosen: list[tuple[str, str | None]] = []
-    taken: dict[str, int] = {}
-    for _, operation_id, contract, previous in picks:
-        if len(chosen) == ask.limit:
-            break
-        if taken.get(contract, 0) < ask.most(contract):
-            taken[contract] = taken.get(contract, 0) + 1
-            chosen.append((operation_id, previous or None))
-    return _lease(tx, dict(chosen), ask.owner, ask.lease, now)
+    places = shares.settle(tx, ask, now)
+    picks = [*_unleased(tx, ask, places, now), *_abandoned(tx, places, now)]
+    chosen = _chosen(ask, places, picks)
+    taken = Counter(contract for _, _, contract, _ in chosen)
+    moments = places.book(tx, taken)
+    previous = {operation_id: owner or None for _, operation_id, _, owner in chosen}
+    found = Takings()
+    for one in _lease(tx, previous, ask.owner, ask.lease, now):
+        contract = one.operation.contract
+        if places.seated(contract):
+            booked = moments.get(contract)
+            moment = encoding.from_micros(booked.pop(0)) if booked else None
+            one = replace(one, seated=True, moment=moment)  # noqa: PLW2901
+        found.append(one)
+    found.grants = places.grants()
+    return found
 
 
 _Pick = tuple[int, str, str, str]  # due at, operation, contract, previous owner or ""
 
 
-def _unleased(tx: Tx, ask: Claim, now: int) -> list[_Pick]:
+def _chosen(ask: Claim, places: shares.Places, picks: list[_Pick]) -> list[_Pick]:
+    """Choose what this worker has room for, in the order in which it was due.
+
+    Where it has less room than there is to do, those contracts come first of which it has begun the least: the backlog
+    of one provider holds up no other.
+    """
+    chosen: list[_Pick] = []
+    ranked: list[tuple[int, _Pick]] = []
+    taken: dict[str, int] = {}
+    picks.sort()
+    for pick in picks:
+        contract = pick[2]
+        count = taken.get(contract, 0)
+        if count < places.most(contract):
+            taken[contract] = count + 1
+            chosen.append(pick)
+            ranked.append((places.open(contract) + count, pick))
+    if len(chosen) <= ask.limit:
+        return chosen
+    ranked.sort()
+    return sorted(pick for _, pick in ranked[: ask.limit])
+
+
+def _unleased(tx: Tx, ask: Claim, places: shares.Places, now: int) -> list[_Pick]:
     picks: list[_Pick] = []
+    if ask.limit <= 0:
+        return picks
     for contract, first in tx.all(waiting):
-        most = ask.most(contract)
+        most = places.most(contract)
         if most and first <= now:
-            recipe = overdue if contract in ask.paused else due
+            recipe = overdue if places.closed(contract) else due
             found = tx.all(recipe, contract=contract, now=now, most=most)
             picks += [(at, operation_id, contract, "") for at, operation_id in found]
     return picks
 
 
-def _abandoned(tx: Tx, ask: Claim, now: int) -> list[_Pick]:
+def _abandoned(tx: Tx, places: shares.Places, now: int) -> list[_Pick]:
     return [
         (at, operation_id, contract, owner)
         for at, operation_id, contract, deadline, owner in tx.all(expired, now=now)
-        if contract not in ask.paused or (deadline is not None and deadline <= now)
+        if not places.closed(contract) or (deadline is not None and deadline <= now)
     ]
 
 
@@ -255,6 +287,23 @@ def next_due(tx: Tx, now: datetime, paused: Collection[str], full: Collection[st
     return _earliest(tx, waiting, encoding.to_micros(now), paused, full, but=_NO_STATE)
 
 
+def look(tx: Tx, now: datetime, paused: Collection[str]) -> tuple[datetime | None, frozenset[str]]:
+    """When something is next to be claimed where these are paused; and which contracts, paused or not, have work."""
+    micros = encoding.to_micros(now)
+    due: set[str] = set()
+    return _earliest(tx, waiting, micros, paused, (), but=_NO_STATE, due=due), frozenset(due)
+
+
+def _pinned(_: Tongue) -> ClauseElement:
+    return select(o.contract_digest).where(OF_CONTRACT, WAITING).order_by(o.next_action_at).limit(1)
+
+
+def pinned(tx: Tx, contract: str) -> str | None:
+    """The version of a contract that the first of its operations is pinned to; None where none waits."""
+    row = tx.one(_pinned, contract=contract)
+    return None if row is None else row[0]
+
+
 def idle_horizon(tx: Tx, now: datetime | None, paused: Collection[str]) -> datetime | None:
     """When something becomes due without a person's doing; None where nothing ever will."""
     micros = 0 if now is None else encoding.to_micros(now)
@@ -264,12 +313,21 @@ def idle_horizon(tx: Tx, now: datetime | None, paused: Collection[str]) -> datet
 
 
 def _earliest(
-    tx: Tx, recipe: Recipe, now: int, paused: Collection[str], full: Collection[str], *, but: str
+    tx: Tx,
+    recipe: Recipe,
+    now: int,
+    paused: Collection[str],
+    full: Collection[str],
+    *,
+    but: str,
+    due: set[str] | None = None,
 ) -> datetime | None:
     moments: list[int] = []
     for contract, first in tx.all(recipe):
         if contract in full or first is None:
             continue
+        if due is not None and first <= now:
+            due.add(contract)
         if contract not in paused:
             moments.append(first)
         elif (row := tx.one(_first_deadline, contract=contract, but=but)) is not None:
@@ -277,6 +335,8 @@ def _earliest(
     for contract, expiry, overdue_at in tx.all(_first_expiry, now=now):
         # A lease that ran out and may not be taken is no reason to look: that would be again and again, for nothing.
         moment = overdue_at if contract in paused else expiry
+        if due is not None and expiry is not None and expiry <= now:
+            due.add(contract)
         if contract not in full and moment is not None:
             moments.append(moment)
     return encoding.from_micros(min(moments)) if moments else None

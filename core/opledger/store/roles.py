@@ -28,6 +28,7 @@ _MOVING: Final = ", ".join(column.name for column in OPERATION.columns if column
 
 WORKER: Final[Mapping[str, str]] = {
     "acknowledgement": "",
+    "allowance": "INSERT, UPDATE",
     "anchored": "INSERT, UPDATE, DELETE",
     "answer": "INSERT",
     "checkpoint": "INSERT",
@@ -41,6 +42,7 @@ WORKER: Final[Mapping[str, str]] = {
     "provider": "INSERT, UPDATE",
     "refusal": "INSERT, UPDATE",
     "request": "INSERT",
+    "share": "INSERT, UPDATE, DELETE",
     "task_lease": "INSERT, UPDATE",
     "task_record": "INSERT",
     "tombstone": "",

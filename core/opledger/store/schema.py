@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from opledger.errors import SchemaMismatch, StoreUnavailable
 from opledger.store import guards
+from opledger.store.share_tables import METADATA  # with all tables
 from opledger.store.statements import Kind
-from opledger.store.task_tables import METADATA  # with the tables of tasks
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0009")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0009", "0010")
 """Every released schema, oldest first. The last one is what this program reads and writes."""
 
 CURRENT: Final = REVISIONS[-1]

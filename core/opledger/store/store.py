@@ -15,7 +15,7 @@ from typing import Self
 from opledger.rules.contract import Contract
 from opledger.rules.escalation import Escalation, Track
 from opledger.rules.model import Operation, StoredRequest
-from opledger.store import claims, deliveries, directory, notices, opening, recording
+from opledger.store import claims, deliveries, directory, notices, opening, recording, shares
 from opledger.store.deliveries import Incoming, KeptDelivery, Match, Named, Parked, Taken
 from opledger.store.deliveries import Refused as RefusedDeliveries
 from opledger.store.directory import Holding
@@ -32,6 +32,7 @@ from opledger.store.values import (
     Opening,
     Provider,
     Recorded,
+    Takings,
     WorkerLife,
     Write,
 )
@@ -95,7 +96,7 @@ class Store:
         """
         return self.database.write(lambda tx: recording.record(tx, writes))
 
-    def exchange(self, writes: Sequence[Write], ask: Claim) -> tuple[list[Recorded | Declined], list[Claimed]]:
+    def exchange(self, writes: Sequence[Write], ask: Claim) -> tuple[list[Recorded | Declined], Takings]:
         """Record events and claim what is due then, in one transaction: one fsync for both."""
         return self.database.write(lambda tx: (recording.record(tx, writes), claims.claim(tx, ask)))
 
@@ -135,6 +136,14 @@ class Store:
     def next_due(self, now: datetime, paused: Collection[str] = (), full: Collection[str] = ()) -> datetime | None:
         """When there is next something to claim: a planned action or deadline, or a lease that runs out."""
         return self.database.read(lambda tx: claims.next_due(tx, now, paused, full))
+
+    def look(self, now: datetime, paused: Collection[str] = ()) -> tuple[datetime | None, frozenset[str]]:
+        """As `next_due`, and which contracts have something that is due now, also among those that are paused."""
+        return self.database.read(lambda tx: claims.look(tx, now, paused))
+
+    def pinned(self, contract: str) -> str | None:
+        """The digest of a contract as the first operation that waits is pinned to it; None where none waits."""
+        return self.database.read(lambda tx: claims.pinned(tx, contract))
 
     def idle_horizon(self, now: datetime | None = None) -> datetime | None:
         """When something becomes due without a person's doing; None where nothing will.
@@ -182,10 +191,11 @@ class Store:
         self.database.write(lambda tx: directory.heartbeat(tx, life))
 
     def farewell(self, name: str) -> None:
-        """Sign a worker off: its leases are given back and it leaves the list."""
+        """Sign a worker off: its leases and its shares are given back and it leaves the list."""
 
         def leave(tx: Tx) -> None:
             claims.release_all(tx, name)
+            shares.give_up(tx, name)
             directory.leave(tx, name)
 
         self.database.write(leave)

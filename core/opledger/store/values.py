@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar
 
 from opledger.errors import OpledgerError, Refused
 from opledger.rules.evidence import Evidence, Submitted
 from opledger.rules.model import Actor, Operation, Plan, StoredRequest
+from opledger.rules.sharing import Pace
 
 
 class Changed(Refused):
@@ -125,6 +127,42 @@ class Claimed:
 
     operation: Operation
     taken_from: str | None = None
+    seated: bool = False  #: it was taken within this worker's share of what the contract allows
+    moment: datetime | None = None  #: when its first call may be sent, where the contract has a rate
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a worker wants of what one contract allows over all workers (`rules.sharing`), as part of a claim."""
+
+    contract: str
+    concurrency: int
+    room: int  #: most operations that it could begin now
+    seated: int = 0  #: operations it has begun that have a place
+    queued: int = 0  #: operations it has begun that wait for one; they come before new ones
+    used: int = 0  #: most places that were in use since it last asked
+    wants: bool = False  #: more is due than it may begin
+    pace: Pace | None = None
+    moments: int = 0  #: operations with a place that wait for a moment to send at
+    lead: timedelta = timedelta(0)  #: how long the answer takes to reach the one who asked
+    asks: bool = True  #: False: only what it has, `limit`, is to be seen to still be its
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a worker got: how many calls it may have open, and moments for those that wait for one."""
+
+    limit: int
+    moments: tuple[datetime, ...] = ()
+    opens: timedelta = timedelta(0)  #: after which time there is another moment to ask for
+    busy: bool = False  #: others were settling theirs; ask again
+
+
+class Takings(list[Claimed]):
+    """What was claimed, with what came of each want by contract."""
+
+    grants: Mapping[str, Grant] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +176,7 @@ class Claim:
     paused: Collection[str] = ()  #: contracts of which only operations with a passed deadline are due
     full: Collection[str] = ()  #: contracts of which nothing is wanted
     room: Mapping[str, int] | None = None  #: most operations of a contract; a contract that is not named has no limit
+    wants: Sequence[Want] = ()
 
     def most(self, contract: str) -> int:
         """How many operations of a contract are wanted."""

@@ -21,7 +21,7 @@ from opledger.edges.secrets import SecretResolver
 from opledger.edges.stores import ResultStore
 from opledger.errors import ConfigWrong, DatabaseReplaced, OpledgerError, StoreUnavailable, UnknownOperation
 from opledger.rules.contract import Contract
-from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDelivered, ReadFailed
+from opledger.rules.evidence import Evidence
 from opledger.rules.model import Actor, ActorKind, Operation
 from opledger.store import Claim, Claimed, Store
 from opledger.store.encoding import from_micros
@@ -30,8 +30,10 @@ from opledger.worker.commits import Commits
 from opledger.worker.drive import Drive
 from opledger.worker.hand import GRACE, Held, Workshop
 from opledger.worker.known import Known
-from opledger.worker.limits import Limits, Room
+from opledger.worker.limits import Limits, Unread
+from opledger.worker.renewing import renew_all
 from opledger.worker.shared_clock import SharedClock
+from opledger.worker.turns import Turns
 from opledger.worker.watching import wake_on_change
 
 log = logging.getLogger("opledger.worker")
@@ -148,7 +150,9 @@ class Worker:
                 await self.tick()
                 driven.update(drive.op.operation_id for drive, _ in self._drives.values())
                 while self._drives and not stop.is_set():
-                    await asyncio.wait({stopping, *self._drives}, return_when=asyncio.FIRST_COMPLETED)
+                    self._wake.clear()
+                    await self.tick(0)  # for those that wait for their turn
+                    await self._sleep(self._limits.next_room(self.clock.monotonic()), stopping, *self._drives)
                 if self._broken is not None:
                     raise self._broken
                 if len(driven) == before:
@@ -164,9 +168,12 @@ class Worker:
         refill = self._limits.next_room(self.clock.monotonic())
         if refill is not None:
             pause = min(pause, refill)
+        await self._sleep(pause, stopping)
+
+    async def _sleep(self, seconds: float | None, *others: asyncio.Future[Any]) -> None:
         waking = asyncio.ensure_future(self._wake.wait())
         try:
-            await asyncio.wait({waking, stopping}, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waking, *others}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waking.cancel()
 
@@ -174,21 +181,23 @@ class Worker:
         """Make the loop look at the table now."""
         self._wake.set()
 
-    async def tick(self) -> int:
+    async def tick(self, most: int = CLAIM) -> int:
         """Claim what is due and start driving it; returns how many operations were claimed."""
-        free = self.concurrency - len(self._drives)
-        if free <= 0:
+        limit = min(self.concurrency - len(self._drives), most)
+        if limit <= 0 and not self._limits.waits(self.clock.monotonic()):
             return 0
-        limit = min(free, CLAIM)
-        claimed = await self._commits.claim(lambda writing: self._ask(limit, writing=writing))
+        with self._limits.claiming():
+            claimed = await self._commits.claim(lambda writing: self._ask(max(limit, 0), writing=writing))
+            self._limits.granted(claimed.grants, self.clock.monotonic(), self.clock.monotonic_at)
+            for one in claimed:
+                self._start(one)
+        self._limits.serve(self.clock.monotonic())
         if claimed:
             planned = claimed[0].operation.next
             if planned is not None and planned.at is not None:
                 self._lateness = max(self.clock.now() - planned.at, timedelta(0))
-        if len(claimed) >= limit:
-            self._due_at = self.clock.now()
-        for one in claimed:
-            self._start(one)
+            if len(claimed) >= limit:
+                self._due_at = self.clock.now()
         return len(claimed)
 
     def _ask(self, limit: int, *, writing: bool) -> Claim | None:
@@ -197,18 +206,25 @@ class Worker:
         Where a transaction is under way anyway, claiming costs next to nothing, and a due operation that the last look
         did not know of is found without another one.
         """
-        now = self.clock.now()
+        self._claimed_at = self.clock.monotonic()  # before the time of day: nothing may last longer here than there
+        now, limits = self.clock.now(), self._limits
         self._paused = self.store.paused()
-        self._limits.pauses(self._paused, self.clock.monotonic())
-        room = self._limits.room(self.clock.monotonic())
+        limits.pauses(self._paused, self.clock.monotonic())
         # A provider without room is treated as a paused one: deadlines that have passed need no call and are kept.
-        held = {*self._paused, *(contract for contract, left in room.items() if left <= 0)}
-        self._due_at = self.store.next_due(now, held)
-        if self._due_at is None or (self._due_at > now and not writing):
+        held = {*self._paused, *limits.full(self.clock.monotonic())}
+        self._due_at, due = self.store.look(now, held)
+        due = due.difference(self._paused)
+        limits.note(due, self.clock.monotonic())
+        ready = limit > 0 and self._due_at is not None and (self._due_at <= now or writing)
+        if not ready and not limits.waits(self.clock.monotonic()):
             return None
-        self._claimed_at = self.clock.monotonic()
-        free = Room({contract: left if left > 0 else limit for contract, left in room.items()})
-        return Claim(self.name, limit, self.lease, now, paused=held, room=free)
+        for name in limits.unknown(due):  # before anything of it is claimed
+            contract = self._known.waiting(name)
+            if contract is not None:
+                limits.know(contract)
+        wants = limits.wants(self._claimed_at, due)
+        known = Unread({want.contract: limit for want in wants})
+        return Claim(self.name, limit, self.lease, now, paused=held, room=known, wants=wants)
 
     def _start(self, claimed: Claimed) -> None:
         operation = claimed.operation
@@ -220,14 +236,15 @@ class Worker:
             self._limits.know(self._known.contract(operation.contract_digest))
         except ConfigWrong as wrong:
             log.error("%s cannot be driven: %s", operation.operation_id, wrong)
-        self._limits.started(operation.contract, self.clock.monotonic())
+        if claimed.seated:
+            self._limits.began(drive.turn, self.clock.monotonic_at(claimed.moment) if claimed.moment else None)
         task = asyncio.create_task(drive.run(), name=operation.operation_id)
         self._drives[task] = (drive, operation.contract)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        drive, contract = self._drives.pop(task)
-        self._limits.ended(contract)
+        drive, _ = self._drives.pop(task)
+        self._limits.ended(drive.turn, self.clock.monotonic())
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()
             if isinstance(error, OpledgerError):
@@ -252,7 +269,7 @@ class Worker:
         """
         if self.store.get(operation_id).remote_job_id is None:
             raise UnknownOperation(f"{operation_id} has no remote job to read yet")
-        self._equip()
+        self._equip(limited=False)  # a person asked for this one call, and no share is held for it
         try:
             await self._commits.run(self._set_clock)
             began, now = self.clock.monotonic(), self.clock.now()
@@ -270,26 +287,7 @@ class Worker:
 
     async def renew(self) -> None:
         """Renew the leases of all drives; those that are lost stop before their lease ends."""
-        held = {drive.op.operation_id: (task, drive) for task, (drive, _) in self._drives.items() if not drive.released}
-        if not held:
-            return
-        before = self.clock.monotonic()
-        keys = [(operation_id, drive.held.epoch) for operation_id, (_, drive) in held.items()]
-        try:
-            kept = await self._commits.run(lambda: self.store.renew(self.name, keys, self.lease, self.clock.now()))
-        except StoreUnavailable as error:
-            log.warning("leases could not be renewed: %s", error)
-            for task, drive in held.values():
-                if drive.held.ends < before + self.lease.total_seconds() / 4:
-                    drive.held.lost = True
-                    task.cancel()
-            return
-        for operation_id, (task, drive) in held.items():
-            if operation_id in kept:
-                drive.held.ends = before + self.lease.total_seconds()
-            elif not drive.released and not task.done():
-                drive.held.lost = True
-                task.cancel()
+        await renew_all(self._shop, {task: drive for task, (drive, _) in self._drives.items()})
 
     async def heartbeat(self) -> None:
         """Say in the database that this worker is alive and how late it is, and set our clock by the database's.
@@ -320,6 +318,7 @@ class Worker:
 
     async def _wind_down(self) -> None:
         """Let calls under way finish for a moment, leave the rest as unknown, release leases. Cancels no job."""
+        self._limits.dismiss()
         if self._drives:
             await asyncio.wait(set(self._drives), timeout=min(GRACE, self.lease.total_seconds() / 2))
         left = list(self._drives)
@@ -335,10 +334,11 @@ class Worker:
 
     # --- pieces ---------------------------------------------------------------------------------------------
 
-    def _equip(self) -> None:
+    def _equip(self, *, limited: bool = True) -> None:
         """Make what belongs to one event loop. Call it inside of that loop."""
         self._commits = Commits(self.store)
         self._http = Http(self.clock, self._secrets, max_connections=self.concurrency)
+        leaving = lambda: self._stop is not None and self._stop.is_set()  # noqa: E731
         self._shop = Workshop(
             name=self.name,
             worker=acting(Actor(self.name, ActorKind.WORKER)),
@@ -348,6 +348,14 @@ class Worker:
             clock=self.clock,
             http=self._http,
             results=self._results,
+            turns=Turns(
+                self._limits if limited else None,
+                self.clock.monotonic,
+                self._wake.set,
+                self.lease,
+                leaving,
+                self._paused_because,
+            ),
             lease=self.lease,
             contract_of=self._known.contract,
             paused=self._paused_because,
@@ -356,7 +364,7 @@ class Worker:
             redactor=self._known.redactor,
             planned=self._planned,
             fared=self._fared,
-            leaving=lambda: self._stop is not None and self._stop.is_set(),
+            leaving=leaving,
         )
 
     def _paused_because(self, contract: str) -> str | None:
@@ -385,13 +393,6 @@ class Worker:
 
     async def _fared(self, contract: Contract, evidence: Evidence) -> None:
         """Count what a call to a provider brought, and pause the provider once its error budget is spent."""
-        if isinstance(evidence, CallLost | NotDelivered | ReadFailed | Inconclusive):
-            if isinstance(evidence, ReadFailed) and evidence.code not in ("read_failed", "result"):
-                return  # an answer that makes sense: not there yet, gone, throttled
-            if isinstance(evidence, Inconclusive) and (evidence.absent or evidence.status is not None):
-                return
-            why = self._limits.failed(contract, self.clock.monotonic())
-            if why is not None:
-                await self._pause(contract.name, f"error budget: {why}; the last: {evidence.why}")
-        else:
-            self._limits.worked(contract.name)
+        why = self._limits.fared(contract, evidence, self.clock.monotonic())
+        if why is not None:
+            await self._pause(contract.name, why)

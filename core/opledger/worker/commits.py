@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from opledger.errors import OpledgerError, StoreUnavailable
-from opledger.store import Claim, Claimed, Declined, Recorded, Store, Write
+from opledger.store import Claim, Declined, Recorded, Store, Takings, Write
 
 T = TypeVar("T")
 Outcome = Recorded | Declined
@@ -55,13 +55,13 @@ class Commits:
         outcomes: list[Outcome] = await self._hand_in(_Job(self._loop.create_future(), writes=writes))
         return outcomes
 
-    async def claim(self, ask: Callable[[bool], Claim | None]) -> list[Claimed]:
+    async def claim(self, ask: Callable[[bool], Claim | None]) -> Takings:
         """Claim in the next transaction, after the writes that go with it.
 
         `ask` is called on the store's thread, with whether there are writes anyway: then claiming costs no further
         fsync. It returns None where nothing is due.
         """
-        claimed: list[Claimed] = await self._hand_in(_Job(self._loop.create_future(), claim=ask))
+        claimed: Takings = await self._hand_in(_Job(self._loop.create_future(), claim=ask))
         return claimed
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -111,7 +111,7 @@ class Commits:
             asks = [ask for wish in wishes if wish.claim is not None and (ask := wish.claim(bool(jobs))) is not None]
             writes = [write for job in jobs for write in job.writes]
             outcomes: list[Outcome] = []
-            claimed: list[Claimed] = []
+            claimed = Takings()
             if asks:
                 outcomes, claimed = self._store.exchange(writes, asks[0])
             elif writes:
@@ -130,7 +130,7 @@ class Commits:
             position += len(job.writes)
         for wish in wishes:
             settled.append((wish.future, claimed, None))
-            claimed = []
+            claimed = Takings()
         return settled
 
     @staticmethod

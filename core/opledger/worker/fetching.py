@@ -242,7 +242,9 @@ async def _under_lease(way: _Way, work: Coroutine[Any, Any, T], unwanted: thread
 async def _transfer(way: _Way) -> Outcome:
     """Stream to a temporary file, renewing the lease while it lasts."""
     drive, rest = way.attempt.drive, way.rest
+    await drive.shop.turns.take(drive)
     await drive.fresh_lease()
+    drive.shop.turns.spend(drive)
     left = max(way.ends - drive.shop.clock.monotonic(), 0.001)
     request = replace(way.request, timeout=min(way.request.timeout, timedelta(seconds=left)))
     way.rest = None  # from here on the transfer owns it

@@ -27,9 +27,12 @@ from opledger.store import Answer as StoredAnswer
 from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store, Write
 from opledger.worker.commits import Commits
 from opledger.worker.keep import kept
+from opledger.worker.limits import Turn
+from opledger.worker.turns import Dropped, Held, Turns
+
+__all__ = ["GRACE", "Dropped", "Hand", "Held", "Workshop", "margin_of"]
 
 log = logging.getLogger("opledger.worker")
-
 
 GRACE: Final = 5.0
 """Seconds that calls and commits under way are given to finish when the worker is told to stop."""
@@ -38,19 +41,6 @@ GRACE: Final = 5.0
 def margin_of(lease: float) -> float:
     """Seconds before the end of a lease at which whatever goes on under it must be over."""
     return min(1.0, lease / 10)
-
-
-class Dropped(Exception):
-    """The drive ends here: the lease is lost, or the record moved on under another hand. Nothing more is sent."""
-
-
-@dataclass(slots=True)
-class Held:
-    """A lease as its holder sees it: `ends` is on our own monotonic clock, counted from before the claim."""
-
-    epoch: int
-    ends: float
-    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +55,7 @@ class Workshop:
     clock: Clock
     http: Http
     results: ResultStore
+    turns: Turns
     lease: timedelta
     contract_of: Callable[[str], Contract]
     paused: Callable[[str], str | None]
@@ -92,6 +83,7 @@ class Hand:
         self.held = held
         self.fence = Fence(shop.name, held.epoch)
         self.released = False
+        self.turn = Turn(self.op.contract)
         #: The status answer that was read last under this lease: (document, URL). Never stored.
         self.fresh: tuple[Any, str] | None = None
 
@@ -287,6 +279,11 @@ class Hand:
             return request
         return replace(request, timeout=timedelta(seconds=allowed))
 
+    async def ready(self, request: Request) -> Request:
+        """Wait for our turn at the provider, and cut the call's time to the lease."""
+        await self.shop.turns.take(self)
+        return await self.within_lease(request)
+
     async def fresh_lease(self) -> None:
         """Make sure that half of the lease is left, before work that renews it from then on."""
         if self.held.ends - self.shop.clock.monotonic() < self.shop.lease.total_seconds() / 2:
@@ -302,7 +299,7 @@ class Hand:
         if self.op.operation_id not in kept:
             self.held.lost = True
             raise Dropped("the lease could not be renewed")
-        self.held.ends = before + self.shop.lease.total_seconds()
+        self.shop.turns.renewed(self, before)
 
     def keep(self, outcome: Answer | Failure, contract: Contract) -> StoredAnswer | None:
         """Sanitise and cap an answer for storage; None where there is no body to keep."""
@@ -318,7 +315,7 @@ class Hand:
         digest: str | None = None,
     ) -> tuple[Request, str]:
         """Commit the permit of an effectful call and return the request, cut to the lease, and its call id."""
-        request = await self.within_lease(request)
+        request = await self.ready(request)
         call_id = new_id("call")
         attempts = self.op.attempts
         sent = e.CallSent(
@@ -333,7 +330,7 @@ class Hand:
         )
         try:
             await self.record(sent, f"call:{call_id}", live=True)
-            return await self.within_lease(request), call_id
+            return await self.ready(request), call_id
         except (Dropped, asyncio.CancelledError):
             await self._unused(sent)
             raise
@@ -351,11 +348,17 @@ class Hand:
     async def send(self, request: Request, call_id: str, *, undone: Callable[[str], e.Evidence]) -> Answer | Failure:
         """Send an effectful request. If we are told to stop meanwhile, record that its fate is unknown."""
         try:
+            self.shop.turns.spend(self)
             return await self.shop.http.send(request)
         except asyncio.CancelledError:
             lost = undone("this worker was stopped before an answer came")
             await asyncio.shield(self.record(lost, f"call:{call_id}", release=True))
             raise
+
+    async def look(self, request: Request) -> Answer | Failure:
+        """Send a read that is in its turn."""
+        self.shop.turns.spend(self)
+        return await self.shop.http.send(request)
 
     async def settle(self, reading: answers.Reading, call_id: str, kept: StoredAnswer | None, *, release: bool) -> None:
         """Record what an answer means; credentials that were refused pause the provider first."""

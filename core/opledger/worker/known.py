@@ -32,6 +32,17 @@ class Known:
             self._secrets.hide(known.references)
         return known
 
+    def waiting(self, name: str) -> Contract | None:
+        """Return a contract as the first operation of it that waits is pinned to it; None where it cannot be read.
+
+        Why it cannot is said where that operation is driven.
+        """
+        digest = self._store.pinned(name)
+        try:
+            return None if digest is None else self.contract(digest)
+        except ConfigWrong:
+            return None
+
     def redactor(self) -> Redactor:
         """Return what masks all secrets known by now."""
         known = self._secrets.known()

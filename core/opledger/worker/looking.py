@@ -37,11 +37,11 @@ async def read_pages(
 
     while True:
         seen.add(request.url)
-        request = await drive.within_lease(request)
+        request = await drive.ready(request)
         if permitted:
             outcome = await drive.send(request, call_id, undone=undone)
         else:
-            outcome = await drive.shop.http.send(request)
+            outcome = await drive.look(request)
         kept = drive.keep(outcome, contract)
         pages += [kept] if kept is not None else []
         page = lookups.read_page(

@@ -16,9 +16,9 @@ from opledger.worker.keep import document_of
 
 async def observe(drive: Hand, contract: Contract) -> None:
     """One status read, recorded after the answer. An end that leaves something to collect keeps the lease for it."""
-    request = await drive.within_lease(requests.observe(drive.op, contract))
+    request = await drive.ready(requests.observe(drive.op, contract))
     call_id = new_id("call")
-    outcome = await drive.shop.http.send(request)
+    outcome = await drive.look(request)
     kept = drive.keep(outcome, contract)
     reading = answers.read_status(
         outcome,

@@ -49,6 +49,10 @@ class SharedClock:
         """Return seconds on our own monotonic clock."""
         return self._own.monotonic()
 
+    def monotonic_at(self, moment: datetime) -> float:
+        """Return when a time of day is (or was) on our own monotonic clock."""
+        return self._own.monotonic() + (moment - self.now()).total_seconds()
+
     def random(self) -> float:
         """Return a number in [0, 1)."""
         return self._own.random()

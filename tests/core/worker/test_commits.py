@@ -11,7 +11,7 @@ import pytest
 from opledger.errors import LeaseLost, StoreUnavailable
 from opledger.rules import evidence as e
 from opledger.rules.model import Actor, ActorKind, Operation
-from opledger.store import Claim, Claimed, Declined, Fence, Recorded, Store, Write
+from opledger.store import Claim, Declined, Fence, Recorded, Store, Takings, Write
 from opledger.worker.commits import Commits
 from tests.core.worker.conftest import Bench
 
@@ -29,7 +29,7 @@ class Slow(Store):
         self.passes(len(writes))
         return super().record_many(writes)
 
-    def exchange(self, writes: Sequence[Write], ask: Claim) -> tuple[list[Recorded | Declined], list[Claimed]]:
+    def exchange(self, writes: Sequence[Write], ask: Claim) -> tuple[list[Recorded | Declined], Takings]:
         """Count, wait, write and claim."""
         self.passes(len(writes))
         return super().exchange(writes, ask)
