@@ -108,6 +108,10 @@ def _carries(name: str, costs: Costs) -> None:
             f"then {second.name} at {second.polls:,.0f}; a terabyte lasts {1e12 / daily:,.0f} days"
         )
     if costs.kind == "postgresql":
+        for cores in (4, 16):
+            found = capacity.own_walls(MINUTE, costs, Site(workers=10_000, cores=cores))[:3]
+            said = "; ".join(f"{wall.name} at {wall.polls:,.0f} polls/s ({wall.then})" for wall in found)
+            print(f"  a server of {cores} cores whose log disk takes 50 MB/s: {said}")
         for label, load in LOADS.items():
             print(f"  {label}: {capacity.spread(load, costs, Site(cores=16))} server(s) of 16 cores")
 
