@@ -17,6 +17,9 @@ from tests.mutation.change import Mutant
 from tests.mutation.ground import Ground
 from tests.mutation.modules import MODULES, Module
 
+SKIPPED = 77
+"""As in `tests.programme`: this machine has not what it takes."""
+
 
 def main(words: list[str] | None = None) -> int:
     """Change what was asked for."""
@@ -27,6 +30,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--within", default="", metavar="FUNCTION", help="the changes of one function or class")
     parser.add_argument("--long", action="store_true")
     asked = parser.parse_args(words)
+    if sys.platform != "linux":
+        print("this needs Linux: it watches its processes by /proc and pidfd", file=sys.stderr)
+        return SKIPPED
     names = [name for name in asked.only.split(",") if name]
     known = {module.name: module for module in MODULES}
     if unknown := [name for name in names if name not in known]:

@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import sys
@@ -40,8 +41,9 @@ SURVIVED, KILLED, NOT_SWAPPED, BROKEN = 0, 1, 70, 71
 """How a try ends: all green, one red, the change doesn't fit into functions that are there, the harness failed."""
 GRACE: Final = 1.5
 """Seconds of CPU that a test may take at least; beyond that, five times what it takes without a change."""
-WALL: Final = 12.0
-"""So many times longer may it take by the clock: the machine is shared, and a change may wait for ever."""
+LOOK: Final = 2.0
+IDLE: Final = 16.0
+"""A try that has used no CPU for so many seconds hangs. How long it takes by the clock means nothing here."""
 DEAREST: Final = 3.0
 """A test that takes more seconds of CPU is not asked: it would be asked hundreds of times."""
 RECENT: Final = 6
@@ -558,18 +560,19 @@ def _forked(child: Callable[[], None], *, quiet: bool, cpu: float | None) -> int
             if not quiet:
                 traceback.print_exc()
             os._exit(BROKEN)
-    return _awaited(pid, None if cpu is None else 30 + WALL * cpu)
+    return _awaited(pid, watched=cpu is not None)
 
 
-def _awaited(pid: int, wall: float | None) -> int:
-    if wall is None:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    descriptor = os.pidfd_open(pid)
+def _awaited(pid: int, *, watched: bool) -> int:
+    """Wait for its end. One that is watched and does nothing for long waits for what never comes."""
+    descriptor, spent, idle = os.pidfd_open(pid), "", 0.0
     try:
-        import select
-
-        if not select.select([descriptor], [], [], wall)[0]:
-            os.kill(pid, signal.SIGKILL)
+        while watched and not select.select([descriptor], [], [], LOOK)[0]:
+            now = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
+            spent, idle = " ".join(now), idle + LOOK if " ".join(now) == spent else 0.0
+            if idle >= IDLE:
+                os.kill(pid, signal.SIGKILL)
+                break
     finally:
         os.close(descriptor)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -30,13 +30,12 @@ def _rules(*names: str) -> tuple[str, ...]:
     return tuple(f"core/rules/test_{name}.py" for name in names)
 
 
-MACHINE: Final = "core/rules/test_machine.py::TestMachine"
 CONTRACT: Final = _rules("contract_file", "contract_bad", "contract_shipped", "guarantees", "toml_lines", "webhooks")
 STORE: Final = tuple(f"core/store/test_{name}.py" for name in ("claims", "recording", "leases_machine", "plans"))
 
 MODULES: Final = (
     # The state machine, permits and leases, contract mapping.
-    Module("rules.states", 95, (*_rules("states", "choices", "readme_diagram"), MACHINE), night=True),
+    Module("rules.states", 95, _rules("states", "choices", "readme_diagram"), night=True),
     Module("rules.decide", 95, _rules("decide", "explain", "deliveries", "partial"), night=True),
     Module("store.claims", 95, STORE, night=True),
     Module("store.recording", 95, STORE, night=True),
