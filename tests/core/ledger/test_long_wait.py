@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from opledger.ledger.audit import Asked
 from opledger.rules import journal
 from opledger.rules.model import Actor, Means, Operation
 from opledger.rules.projection import project
+from opledger.store import finding
 from opledger.store.packing import pack, unpack
 from opledger.store.statements import Tongue
 from opledger.store.tables import ANSWER, EVENT
@@ -69,6 +71,20 @@ def test_every_poll_has_its_own_event(home: Home) -> None:
         assert again is not None
         assert (again.state, again.remote_means, again.attempts) == (record.state, Means.RUNNING, record.attempts)
         assert record.attempts == again.attempts
+
+
+@pytest.mark.parametrize("portion", [1, 7, POLLS + 3, 20_000])
+def test_a_long_journal_is_searched_in_portions(home: Home, monkeypatch: pytest.MonkeyPatch, portion: int) -> None:
+    """However many events are read at once, packed bytes are searched as plain ones were."""
+    monkeypatch.setattr(finding, "EVENTS", portion)
+    with home.ledger() as ledger:
+        name, other = waited(ledger), waited(ledger, job="job_2")
+        happens(ledger, name, replace(observed(job="job_1"), call_id="call_late", request_id="req_77"))
+        database = ledger.store.database
+        for text, where in (("req_77", name), ("call_late", name), ("call_job_2", other)):
+            found = finding.find_all(database, text)
+            assert [hit.operation.operation_id for hit in found.hits] == [where], text
+        assert finding.find_all(database, "req_78").hits == ()
 
 
 def test_equal_answers_are_kept_once(home: Home) -> None:
