@@ -224,6 +224,35 @@ def test_a_renewed_lease_is_not_taken(store: Store) -> None:
     assert claim(store, "w2", now=after(32)) == []
 
 
+def test_renewing_and_releasing_leave_every_other_lease_alone(store: Store) -> None:
+    """Neither the rest of one's own nor another's: a dead worker's lease that somebody renews is never taken over."""
+    opened(store, 3)
+    mine, also_mine = claim(store, "w1", limit=2)
+    (others,) = claim(store, "w2")
+    before = [store.get(one.operation.operation_id).lease for one in (also_mine, others)]
+    name, epoch = mine.operation.operation_id, fence_of(mine).epoch
+    assert store.renew("w1", [(name, epoch)], timedelta(hours=1), T0) == {name}
+    assert store.renew("w1", [(name, epoch + 1), (others.operation.operation_id, 1)], LEASE, T0) == set()
+    assert [store.get(one.operation.operation_id).lease for one in (also_mine, others)] == before
+    assert store.release("w1", [(name, epoch), (others.operation.operation_id, 1)]) == {name}
+    assert store.get(name).lease is None
+    assert [store.get(one.operation.operation_id).lease for one in (also_mine, others)] == before
+
+
+def test_a_farewell_gives_back_all_of_ones_own_leases_and_no_other(store: Store) -> None:
+    """Whoever comes next takes them at once, and from nobody: the worker did not die at work."""
+    opened(store, 3)
+    mine = claim(store, "w1", limit=2)
+    (others,) = claim(store, "w2")
+    before = store.get(others.operation.operation_id).lease
+    store.farewell("w1")
+    assert [store.get(name).lease for name in ids(mine)] == [None, None]
+    assert store.get(others.operation.operation_id).lease == before
+    assert [(c.operation.operation_id, c.taken_from) for c in claim(store, "w3")] == [
+        (name, None) for name in ids(mine)
+    ]
+
+
 def test_releasing_frees_at_once(store: Store) -> None:
     """A worker that is told to stop hands over without anybody waiting for its leases."""
     records = opened(store, 3)
