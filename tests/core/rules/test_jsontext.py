@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opledger.rules.jsontext import JsonError, dumps, dumps_inert, loads
-from opledger.rules.plain import inert
+from opledger.rules.plain import MARKS, inert
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(
@@ -163,3 +163,35 @@ def test_inert_json_refuses_nan() -> None:
     """Standard output with --json is exactly one JSON document."""
     with pytest.raises(ValueError):
         dumps_inert([float("nan")])
+
+
+@pytest.mark.parametrize(
+    ("data", "says"), [("NaN", "NaN is not JSON"), ("1e999", "too large"), ('{"a":1,"a":2}', "'a' stands twice")]
+)
+def test_a_long_text_is_read_no_less_strictly(data: str, says: str) -> None:
+    """It is read by another reader, which also counts digits."""
+    with pytest.raises(JsonError, match=says):
+        loads("[" + " " * 5_000 + data + "]")
+
+
+def test_a_caller_who_allows_any_depth_still_gets_no_crash() -> None:
+    """Where Python's own stack ends, the answer is the same as at a limit of ours."""
+    with pytest.raises(JsonError, match="nested too deeply"):
+        loads(b"[" * 100_000, max_depth=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("\x7f", '"\\u007f"'),
+        ("\u0301", '"\\u0301"'),
+        ("a\u0301", '"a\u0301"'),
+        ("\u0301a", '"\\u0301a"'),
+        ("a" + "\u0301" * (MARKS + 2) + "b", '"a' + "\u0301" * MARKS + "\\u0301" * 2 + 'b"'),
+        (["\u0301x\u0301", "\u0302"], '["\\u0301x\u0301", "\\u0302"]'),
+    ],
+)
+def test_accents_that_stand_too_high_are_written_out(value: Any, shown: str) -> None:
+    """They would cover the lines above; what is written out is read back as it was."""
+    assert dumps_inert(value) == shown
+    assert loads(shown) == value
