@@ -150,6 +150,7 @@ WORKERS = ("a", "b", "c")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("ask"), st.sampled_from(WORKERS), st.integers(0, 1)),
+        st.tuples(st.just("work"), st.sampled_from(WORKERS), st.integers(0, 1)),
         st.tuples(st.just("begin"), st.sampled_from(WORKERS), st.integers(1, 5 * SECOND)),
         st.tuples(st.just("end"), st.sampled_from(WORKERS), st.just(0)),
         st.tuples(st.just("crash"), st.sampled_from(WORKERS), st.just(0)),
@@ -170,6 +171,10 @@ def test_never_more_is_open_than_the_contract_allows(most: int, steps: list[tupl
         match what:
             case "ask":
                 model.ask(owner, wants=bool(number), alive=alive)
+            case "work":  # what a claim is: asked, and begun what may be
+                model.ask(owner, wants=bool(number), alive=alive)
+                while model.begin(owner, SECOND // 2 + number * 4 * SECOND):
+                    pass
             case "begin":
                 while model.begin(owner, number):
                     pass
