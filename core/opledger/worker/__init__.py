@@ -152,7 +152,8 @@ class Worker:
                 while self._drives and not stop.is_set():
                     self._wake.clear()
                     await self.tick(0)  # for those that wait for their turn
-                    await self._sleep(self._limits.next_room(self.clock.monotonic()), stopping, *self._drives)
+                    wait = self._limits.next_room(self.clock.monotonic(), begins=False)
+                    await self._sleep(wait, stopping, *self._drives)
                 if self._broken is not None:
                     raise self._broken
                 if len(driven) == before:
@@ -165,7 +166,7 @@ class Worker:
         pause = self.tick_every.total_seconds()
         if self._due_at is not None and len(self._drives) < self.concurrency:
             pause = min(pause, max((self._due_at - self.clock.now()).total_seconds(), 0.0005))
-        refill = self._limits.next_room(self.clock.monotonic())
+        refill = self._limits.next_room(self.clock.monotonic(), begins=len(self._drives) < self.concurrency)
         if refill is not None:
             pause = min(pause, refill)
         await self._sleep(pause, stopping)

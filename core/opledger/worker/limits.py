@@ -162,12 +162,15 @@ class Limits:
         """Tell whether something that was begun waits for its turn, and it is of use to ask for that now."""
         return any(self._parts[one.name].queue and self._of_use(one, now) for one in list(self._contracts.values()))
 
-    def next_room(self, now: float) -> float | None:
-        """Return in how many seconds it is of use to ask for more of what is held back, or None."""
+    def next_room(self, now: float, *, begins: bool = True) -> float | None:
+        """Return in how many seconds it is of use to ask for more of what is held back, or None.
+
+        Where nothing new may be begun, only what was begun and waits for its turn counts.
+        """
         waits = [1.0 for resumed in self._resumed.values() if now < resumed + SLOW_START]
         for contract in self._contracts.values():
             part = self._parts[contract.name]
-            if not part.starved and not part.queue:
+            if not part.queue and not (begins and part.starved):
                 continue
             if now < part.again:
                 waits.append(part.again - now)

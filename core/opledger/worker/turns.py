@@ -86,6 +86,7 @@ class Turns:
         hand.turn.begins = None
 
     async def _wait(self, hand: Waiter, limits: Limits, turn: Turn) -> None:
+        self._check(turn)
         turn.told.clear()
         limits.wait(turn)
         try:
@@ -106,6 +107,9 @@ class Turns:
         except TimeoutError:
             if until_renewal < seconds:
                 await hand.renew()
+        self._check(turn)
+
+    def _check(self, turn: Turn) -> None:
         if self.leaving():
             raise Dropped("this worker was told to stop")
         if self.paused(turn.contract) is not None:

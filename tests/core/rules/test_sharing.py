@@ -160,7 +160,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(most=st.integers(1, 7), steps=STEPS, alive=st.integers(1, 4))
 def test_never_more_is_open_than_the_contract_allows(most: int, steps: list[tuple[str, str, int]], alive: int) -> None:
     """Workers ask, begin, end and die in any order; whatever has a lease counts, and no sum is ever too large."""

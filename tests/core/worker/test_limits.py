@@ -13,7 +13,7 @@ from opledger.rules.contract import Contract, Limits
 from opledger.rules.files.contract import parse
 from opledger.sim.contracts import contract_text
 from opledger.store import Grant, Want
-from opledger.worker.limits import AGAIN, SKIPPED, SLOW_START, SOON, Turn
+from opledger.worker.limits import AGAIN, FRESH, SKIPPED, SLOW_START, SOON, Turn
 from opledger.worker.limits import Limits as Counted
 
 T0 = datetime(2026, 11, 30, tzinfo=UTC)
@@ -77,6 +77,7 @@ def test_who_has_too_little_asks_again_a_little_later() -> None:
     limits.note({NAME}, 0.01)
     assert limits.full(0.01) == {NAME}
     assert limits.next_room(0.01) == AGAIN - 0.01
+    assert limits.next_room(0.01, begins=False) is None  # a worker that is full looks when something of its own ends
     assert limits.full(AGAIN) == set()
     (want,) = limits.wants(AGAIN, {NAME})
     assert (want.asks, want.wants, want.room) == (True, True, 3)
@@ -159,9 +160,13 @@ def test_what_was_claimed_without_a_place_waits_for_one() -> None:
     second = Turn(NAME)
     limits.wait(second)
     assert rooms(limits, 0.1) == 0
+    limits.serve(0.1)
+    assert not second.seated
     with limits.claiming():
         limits.ended(first, 0.2)
         assert not second.seated
+    limits.serve(FRESH + 0.1)
+    assert not second.seated  # the share is old: it may be another one's by now
     limits.serve(0.2)
     assert second.seated
     assert second.told.is_set()
