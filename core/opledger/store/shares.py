@@ -16,7 +16,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, ClauseElement, bindparam, delete, func, literal_column, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from opledger.rules import sharing
 from opledger.store import encoding
@@ -40,8 +39,7 @@ _LARGE: Final = 10_000
 
 
 def _make(tongue: Tongue) -> ClauseElement:
-    insert = (sqlite if tongue.kind == "sqlite" else postgresql).insert
-    return insert(ALLOWANCE).on_conflict_do_nothing()  # type: ignore[no-any-return]
+    return tongue.insert(ALLOWANCE).on_conflict_do_nothing()
 
 
 def _allowances(tongue: Tongue) -> ClauseElement:
@@ -77,10 +75,10 @@ def _remove(_: Tongue) -> ClauseElement:
 
 
 def _keep(tongue: Tongue) -> ClauseElement:
-    statement = (sqlite if tongue.kind == "sqlite" else postgresql).insert(SHARE)
+    statement = tongue.insert(SHARE)
     new = statement.excluded
     changed = {"slots": new.slots, "since": new.since, "wants_at": new.wants_at, "expires_at": new.expires_at}
-    return statement.on_conflict_do_update(index_elements=[s.contract, s.owner], set_=changed)  # type: ignore[no-any-return]
+    return statement.on_conflict_do_update(index_elements=[s.contract, s.owner], set_=changed)
 
 
 def _pass_on(_: Tongue) -> ClauseElement:
