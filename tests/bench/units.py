@@ -322,8 +322,6 @@ def _write(ledger: Ledger, name: str, evidence: e.Evidence, at: Any, basis: Any 
     )
 
 
-# --- put together ---------------------------------------------------------------------------------------------------
-
 RUNS: Final = {"drive": drive, "record": record, "point": point}
 
 
