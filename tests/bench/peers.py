@@ -4,23 +4,21 @@ Each rival is installed into an environment of its own below a cache folder, onc
 `tests.bench.rivals` that is written as its documentation says. All take turns with opledger and the hand-written loop
 against the same provider. A rival's program ends with an error unless its own database says that every operation is
 done. What its server takes is not in its CPU, unless it says so in a column of its own.
+
+Prefect is not among them: on SQLite its server answered one poll of one flow in a hundred seconds beside other work
+("database is locked"), and on PostgreSQL it wants an extension that the server of the tests does not have.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,7 +42,6 @@ class Rival:
     packages: tuple[str, ...]
     postgres: bool = False
     npm: str = ""  #: a package of npm that brings its server
-    share: int = 1  #: it gets one operation in so many: for all of them nobody would wait
 
 
 RIVALS: Final = {
@@ -54,7 +51,6 @@ RIVALS: Final = {
         "procrastinate", ("procrastinate>=3.10,<4", "psycopg[binary,pool]>=3.3,<4"), postgres=True
     ),
     "Restate": Rival("restate", ("restate-sdk>=1.3,<2", "hypercorn>=0.18"), npm="@restatedev/restate-server@1.7"),
-    "Prefect, SQLite": Rival("prefect", ("prefect>=3.9,<4",), share=10),
 }
 
 
@@ -94,10 +90,8 @@ def install(rival: Rival) -> dict[str, str] | None:
 def run(rival: Rival, base_url: str, count: int, database: str, environment: dict[str, str]) -> Figures:
     """Run a rival's program once."""
     python = cache() / rival.name / "bin/python"
-    with tempfile.TemporaryDirectory(prefix="opledger-bench-") as folder, contextlib.ExitStack() as around:
+    with tempfile.TemporaryDirectory(prefix="opledger-bench-") as folder:
         told = {**os.environ, **environment, "PYTHONPATH": str(ROOT)}
-        if rival.name == "prefect":
-            told |= around.enter_context(_prefect_server(python.parent, Path(folder)))
         command = [str(python), "-m", f"tests.bench.rivals.with_{rival.name}", base_url, str(count), folder]
         finished = subprocess.run(
             [*command, "--db", database],
@@ -112,36 +106,6 @@ def run(rival: Rival, base_url: str, count: int, database: str, environment: dic
         raise Broke(finished.stderr[-2000:])
     figures: Figures = json.loads(finished.stdout.splitlines()[-1])
     return figures
-
-
-@contextlib.contextmanager
-def _prefect_server(programs: Path, folder: Path) -> Iterator[dict[str, str]]:
-    """Prefect's server with a database in the folder; what its clients are told."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
-    told = {"PREFECT_HOME": str(folder), "PREFECT_LOGGING_LEVEL": "ERROR", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    log = (folder / "server.log").open("wb")
-    command = [str(programs / "prefect"), "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    server = subprocess.Popen(command, env={**os.environ, **told}, stdout=log, stderr=log)
-    api = f"http://127.0.0.1:{port}/api"
-    try:
-        ends = time.monotonic() + 120
-        while not _answers(f"{api}/health"):
-            assert server.poll() is None and time.monotonic() < ends, (folder / "server.log").read_text()[-2000:]
-            time.sleep(0.25)
-        yield {**told, "PREFECT_API_URL": api}
-    finally:
-        server.terminate()
-        server.wait()
-        log.close()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def contest(
@@ -167,7 +131,6 @@ def contest(
         else:
             rivals[label] = (rival, environment)
     runs: dict[str, list[Figures]] = {}
-    shares = {label: max(count // rival.share, 1) for label, (rival, _) in rivals.items()}
     for _ in range(rounds):
         for label, name in (("hand-written loop", "hand"), ("opledger, SQLite FULL", "ours")):
             with Provider() as provider:
@@ -181,33 +144,32 @@ def contest(
             database = fresh(server) if rival.postgres and server is not None else ""
             try:
                 with Provider() as provider:
-                    figures = run(rival, provider.base_url, shares[label], database, environment)
+                    figures = run(rival, provider.base_url, count, database, environment)
             except (Broke, subprocess.TimeoutExpired) as broke:
                 print(f"{label} did not do all of it, and is left out:\n{broke}", flush=True)
                 runs.pop(label, None)
                 del rivals[label]
             else:
                 runs.setdefault(label, []).append(figures)
-    _table(count, rounds, runs, shares)
+    _table(count, rounds, runs)
 
 
-def _table(count: int, rounds: int, runs: dict[str, list[Figures]], shares: dict[str, int]) -> None:
+def _table(count: int, rounds: int, runs: dict[str, list[Figures]]) -> None:
     print(f"\npoll workload beside others, N = {count}, {rounds} rounds (median)")
     heads = ("polls/s", "CPU s/1000", "its server", "opledger is", "with its CPU")
     print(f"{'':<34}" + "".join(f"{head:>14}" for head in heads))
+    polls = 5 * count
     for label, measured in runs.items():
-        polls = 5 * shares.get(label, count)
         # Like with like: who keeps its record in PostgreSQL is measured against opledger on PostgreSQL.
         base = runs["opledger, PostgreSQL" if "PostgreSQL" in label else "opledger, SQLite FULL"]
         pairs = list(zip(base, measured, strict=True))
-        faster = statistics.median((run["wall"] / polls) / (own["wall"] / (5 * count)) for own, run in pairs)
-        cheaper = statistics.median((run["cpu"] / polls) / (own["cpu"] / (5 * count)) for own, run in pairs)
+        faster = statistics.median(run["wall"] / own["wall"] for own, run in pairs)
+        cheaper = statistics.median(run["cpu"] / own["cpu"] for own, run in pairs)
         wall, cpu = (statistics.median(run[key] for run in measured) for key in ("wall", "cpu"))
         beside = [run["server_cpu"] for run in measured if "server_cpu" in run]
         also = f"{statistics.median(beside) / polls * 1000:.2f}" if beside else ""
-        few = "" if polls == 5 * count else f" (N = {polls // 5})"
         print(
-            f"{label + few:<34}{polls / wall:>14.0f}{cpu / polls * 1000:>14.2f}{also:>14}"
+            f"{label:<34}{polls / wall:>14.0f}{cpu / polls * 1000:>14.2f}{also:>14}"
             f"{f'{faster:.1f} x':>14}{f'{cheaper:.1f} x':>14}",
             flush=True,
         )
