@@ -34,7 +34,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1, help="how often all cuts are made")
-    parser.add_argument("--long", action="store_true", help="three workers, ten rounds, the default lease")
+    parser.add_argument("--long", action="store_true", help="three workers, ten rounds, leases of 10 s")
     parser.add_argument(
         "--planted", action="append", choices=PLANTS, help="a fault in the product, which is to be found"
     )
@@ -45,7 +45,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(INSIDE, type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args(given)
     if chosen.long:
-        chosen.workers, chosen.rounds, chosen.lease = 3, 10, 30.0
+        chosen.workers, chosen.rounds, chosen.lease = 3, 10, 10.0
     return chosen
 
 

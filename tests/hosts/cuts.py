@@ -104,7 +104,7 @@ def cut_off(rig: Rig, desk: Desk, cut: Cut, told: Told, *, brief: bool = False) 
     rig.sim.control(release=True)
     ended = 0.0
     try:
-        ended = until(lambda: _ended(rig, scene.operations), f"{cut}: the operations' ends", PATIENCE)
+        ended = until(lambda: _ended(rig, scene.operations), f"{cut}: the operations' ends", PATIENCE + 10 * rig.lease)
     except Slow as slow:
         left = [f"{op.operation_id} {op.state} {op.next}" for op in map(rig.lab.show, scene.operations) if _open(op)]
         told.wrong.append(f"I21 {slow}: {'; '.join(left)[:900]}")
