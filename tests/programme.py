@@ -43,6 +43,7 @@ HARNESSES: Final = (
     Harness("planted", "bugs planted in the product, which must be found", ("--harness", "tamper"), ()),
     Harness("golden", "histories of every release", ("check",), ("check",)),
     Harness("chaos", "real processes killed at random", ("--seconds", "20")),
+    Harness("hosts", "one of several hosts is cut off", ("--only", "database:mute", "--only", "both:down")),
 )
 
 

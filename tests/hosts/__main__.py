@@ -1,4 +1,6 @@
-"""``python -m tests.hosts [--only database:silent] [--lease 6] [--long]``: workers cut off; exit 1: a violation.
+"""``python -m tests.hosts [--only database:silent] [--lease 6] [--long]``: workers cut off.
+
+Exit 1: a violation; 77: there can be no hosts on this machine.
 
 The fake provider's log and the exported history are the judges. Needs Linux, root and iproute2; nothing outside of the
 run's own namespaces is touched, and nothing stays behind, however the run ends.
@@ -23,6 +25,7 @@ from tests.hosts.bystander import Bystander
 from tests.hosts.cuts import CUTS, REACHED, Cut, Told, cut_off, judge_all
 from tests.hosts.rig import Slow, rig
 from tests.hosts.worker import PLANTS
+from tests.programme import SKIPPED
 
 INSIDE: Final = "--inside"
 
@@ -57,7 +60,7 @@ def main(given: Sequence[str] | None = None) -> int:
     why = lan.impossible()
     if why is not None:
         print(f"there can be no hosts here: {why}")
-        return 0
+        return SKIPPED
     for name in places.sweep():
         print(f"removed what a run that was killed had left: {name}")
     words = sys.argv[1:] if given is None else list(given)
