@@ -7,9 +7,8 @@ a record can be rebuilt from its events at any time and must equal the stored ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from opledger.errors import IllegalTransition
@@ -31,7 +30,7 @@ from opledger.rules.model import (
     Operation,
     State,
 )
-from opledger.rules.opened import opened
+from opledger.rules.opened import changed, opened
 from opledger.rules.states import advance
 
 
@@ -54,9 +53,6 @@ _TAKES_ANSWERS: Final = frozenset(
 )
 """States in which the outcome of an effectful call can be recorded."""
 
-_POSITIONS: Final = {f.name: position for position, f in enumerate(fields(Operation))}
-_values_of: Final = attrgetter(*_POSITIONS)
-
 
 def project(before: Operation | None, entry: Entry) -> Operation:
     """Return the record after `entry`. Does not touch next, version, head or lease: those belong to the store.
@@ -68,12 +64,7 @@ def project(before: Operation | None, entry: Entry) -> Operation:
         return opened(entry.operation_id, entry.at, evidence, advance(before, evidence))
     changes = changes_by(before, entry)
     assert before is not None, "advance refuses everything but Submitted"
-    if not changes:
-        return before
-    values = list(_values_of(before))  # as `dataclasses.replace` in half the time, and this is done once a poll
-    for name, value in changes.items():
-        values[_POSITIONS[name]] = value
-    return Operation(*values)
+    return changed(before, changes) if changes else before
 
 
 def changes_by(before: Operation | None, entry: Entry) -> Changes:
