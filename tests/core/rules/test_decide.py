@@ -284,7 +284,51 @@ def test_a_question_fits_what_happened(state: State, sent: int, by_delivery: boo
         expected = NEVER_TOLD
     decision = decide(in_state(state, cancel=replace(INTENT, sent=sent), exhausted=True), contract, T0)
     assert isinstance(decision, AskHuman)
-    assert decision.question == expected
+    assert (decision.code, decision.question) == (state, expected)
+
+
+def concluded(op: Operation, contract: Contract | None = None, now: datetime = T0) -> Conclude:
+    """What follows from the record alone."""
+    decision = decide(op, contract or a_contract(), now)
+    assert isinstance(decision, Conclude)
+    return decision
+
+
+def test_a_conclusion_names_its_cause_and_the_call_that_it_ends() -> None:
+    """The journal is read by these: whose wish it was, or that a worker died, and of which call nothing is known."""
+    twice = in_state(State.CREATE_PENDING, cancel=INTENT, duplicate_accepted=True)
+    assert concluded(twice).cause == "human_request:req_1"
+    assert concluded(in_state(State.CREATE_UNKNOWN), a_contract(reconcile=())).cause == "recovery"
+    assert concluded(in_state(State.RESULT_COLLECTING), a_contract(result=None)).cause == "call:none"
+    collecting = in_state(State.RESULT_COLLECTING, open_call=OpenCall("call_7", Action.COLLECT, T0))
+    assert getattr(concluded(collecting).evidence, "call_id", None) == "call_7"
+    cancelling = in_state(State.CANCEL_REQUESTED, open_call=OpenCall("call_8", Action.CANCEL, T0))
+    lost = concluded(cancelling).evidence
+    assert isinstance(lost, e.CallLost)
+    assert (lost.call_id, lost.action) == ("call_8", Action.CANCEL)
+    reconciling = in_state(State.RECONCILIATION, open_call=OpenCall("call_9", Action.RECONCILE, T0))
+    unsure = concluded(reconciling).evidence
+    assert isinstance(unsure, e.Inconclusive)
+    assert (unsure.call_id, unsure.strategy) == ("call_9", None)
+    overdue = concluded(in_state(State.OBSERVING), now=T0 + timedelta(hours=2)).evidence
+    assert isinstance(overdue, e.DeadlinePassed)
+    assert overdue.deadline == DEADLINES["result_deadline"]
+
+
+def test_one_missing_approval_is_not_counted() -> None:
+    """The question itself asks for one."""
+    decision = decide(in_state(State.AWAITING_APPROVAL, approvals_needed=1), a_contract(), T0)
+    assert isinstance(decision, AskHuman)
+    assert decision.question == QUESTIONS[State.AWAITING_APPROVAL]
+
+
+def test_the_ways_to_find_out_are_tried_in_their_order() -> None:
+    """Onwards from the one that is next, past those that cannot be used now."""
+    late = T0 + timedelta(days=2)
+    assert (
+        usable_strategy(in_state(State.CREATE_UNKNOWN, strategy=1), a_contract(reconcile=(LIST, RESEND, GET)), late)
+        == 2
+    )
 
 
 # --- pauses and planned times -----------------------------------------------------------------------------------------

@@ -359,7 +359,8 @@ def test_a_late_one_is_read_too(state: State) -> None:
 
 def test_while_the_provider_is_paused_it_waits_but_no_deadline_passes_over_it() -> None:
     """What a stopped provider says does not count now, and is not lost either."""
-    assert isinstance(decide(told(), contract(), LATER, paused="nonsense"), Wait)
+    paused = Wait(NOON + timedelta(hours=1), "calls to jobs are paused: nonsense")
+    assert decide(told(), contract(), LATER, paused="nonsense") == paused
     assert isinstance(decide(told(result_deadline=None), contract(), LATER, paused="nonsense"), Wait)
     assert isinstance(decide(told(), contract(), LATER + timedelta(hours=2), paused="nonsense"), Read)
 
