@@ -16,7 +16,6 @@ FUNCTION_STOP, FUNCTION_SMELL = 80, 60
 LONG_MODULES = {
     "core/opledger/rules/evidence.py": "one class for each kind of evidence: the list is the point",
     "console/opledger_console/dialogs/base.py": "one dialog: its countdown, foot and focus depend on each other",
-    "core/opledger/rules/projection.py": "one function for each kind of evidence, and the table that names them",
     "core/opledger/rules/states.py": "the one table of states and arrows, and the only reader of it",
 }
 
