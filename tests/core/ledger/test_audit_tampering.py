@@ -262,7 +262,7 @@ def test_every_column_of_every_record(victim: Victim) -> None:
 
 def test_a_request_that_is_not_what_was_submitted(victim: Victim) -> None:
     """It is what a worker sends."""
-    other = "headers = '[[\"X-Account\",\"evil\"]]'"
+    other = 'headers = \'[["X-Account","evil"]]\''
     content = "content_type = 'text/plain'"
     for change in ("method = 'PUT'", "url = 'https://evil.example/jobs'", "body = ?", other, "headers = '{'", content):
         with victim.restored():
