@@ -72,12 +72,12 @@ class _Part:
     @property
     def standing(self) -> int:
         """How many wait for a place."""
-        return sum(not turn.seated for turn in list(self.queue))
+        return sum(not turn.seated for turn in list(self.queue)) if self.queue else 0
 
     @property
     def thirsty(self) -> int:
         """How many have a place and wait for a moment."""
-        return sum(turn.seated and turn.begins is None for turn in list(self.queue))
+        return sum(turn.seated and turn.begins is None for turn in list(self.queue)) if self.queue else 0
 
 
 @dataclass(slots=True)
