@@ -102,6 +102,6 @@ def test_a_short_command_loads_no_more_than_it_needs(words: tuple[str, ...], tmp
 
 
 def test_a_command_is_not_held_up_by_looking_for_garbage() -> None:
-    """With Python's own threshold a worker spent a third of its time on looking through what it had loaded."""
+    """With Python's own threshold a worker spends a fifth of its CPU on looking through what it has loaded."""
     printed = run_python("import gc\nfrom opledger.cli import main\nmain(['--version'])\nprint(*gc.get_threshold())")
     assert int(printed.split()[-3]) >= 10_000

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Final
 
 GARBAGE: Final = 10_000
-"""How many more objects are made than freed before Python looks for cycles among them. With its own 700 a command like
-`show` spends a quarter of its time, and a worker a third, on looking through what was loaded for good. Far more would
-let a worker keep the bodies of failed transfers for long, which hang on such cycles."""
+"""How many more objects are made than freed before Python looks for cycles among them. With its own 700, a fifth of a
+worker's CPU (1.95 s for 1,000 polls, and 1.6 with this) goes into looking through what was loaded for good. Far
+more would let a worker keep the bodies of failed transfers for long, which hang on such cycles."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
