@@ -112,8 +112,8 @@ def short_lived(sim: BackDoor, ids: list[str]) -> None:
 
 
 def resumed(life: Life) -> None:
-    """The credential was refused; a person puts that right and says so."""
-    life.run(300)
+    """The credential was refused; a person puts that right and says so, in time also where it is told twice."""
+    life.run(200)
     if life.ledger.store.paused():
         life.ledger.resume_provider("sim", reason="a new credential is in place")
     life.run()

@@ -128,7 +128,7 @@ def test_refusals_are_told_apart_by_their_codes(terminal: Terminal) -> None:
 def test_a_newer_database_is_left_alone(terminal: Terminal) -> None:
     """An old program must not write what a newer one would misread."""
     with sqlite3.connect(terminal.root / "ledger.db") as database:
-        database.execute("UPDATE opledger_version SET version_num = '9999'")
+        database.execute("UPDATE opledger_version SET version_num = '9999', oldest = '9999'")
     done = terminal("submit", "jobs", "--body", OPERATION, "--json")
     assert (done.code, done.error["code"]) == (5, "schema_mismatch")
 
