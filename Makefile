@@ -7,7 +7,8 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo console test faults soak model chaos check format bench bench-console screenshots wheel clean
+.PHONY: help demo console test faults soak model chaos hosts mutation check format bench bench-console bench-model \
+	bench-peers screenshots wheel clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +34,12 @@ soak: $(READY)  ## the reliability programme in its long form, hours
 chaos: $(READY)  ## real workers killed, stopped and cut off at random (ARGS='--database postgresql --seconds 600')
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
+hosts: $(READY)  ## one of several hosts is cut off, in network namespaces (needs root)
+	@$(BIN)/python -m tests.hosts $(ARGS)
+
+mutation: $(READY)  ## change the product in small steps; each change must turn a test red (ARGS='--only rules.decide')
+	@$(BIN)/python -m tests.mutation $(ARGS)
+
 check: $(READY)  ## format, lint, types, import rules, architecture: all of CI except the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -49,6 +56,12 @@ bench: $(READY)  ## speed, as ratios measured side by side in one run
 
 bench-console: $(READY)  ## the console on a terminal, with up to a million operations (ARGS='--sizes 1000')
 	@$(BIN)/python -m tests.bench.console $(ARGS)
+
+bench-model: $(READY)  ## this machine's unit costs, and what they carry (ARGS=--no-postgres)
+	@$(BIN)/python -m tests.bench model $(ARGS)
+
+bench-peers: $(READY)  ## beside DBOS, procrastinate and Restate, each in an environment of its own
+	@$(BIN)/python -m tests.bench peers $(ARGS)
 
 screenshots: $(READY)  ## the pictures of the console in screenshots/, drawn from the demo's seeded data
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[pictures]'

@@ -42,6 +42,7 @@ HARNESSES: Final = (
     Harness("fuzz", "parsers under mutated inputs", ("--seconds", "1")),
     Harness("planted", "bugs planted in the product, which must be found", ("--harness", "tamper"), ()),
     Harness("golden", "histories of every release", ("check",), ("check",)),
+    Harness("mutation", "small changes of the product that a test must notice", None, ("--long",)),
     Harness("chaos", "real processes killed at random", ("--seconds", "20")),
     Harness("hosts", "one of several hosts is cut off", ("--only", "database:mute", "--only", "both:down")),
 )
