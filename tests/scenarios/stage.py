@@ -40,6 +40,9 @@ POLL: Final = ('first = "50ms"\nfactor = 1.6\nmax = "400ms"', 'first = "1s"\nfac
 LEASE: Final = timedelta(minutes=10)
 TURNS: Final = 1000
 PATIENCE: Final = 60.0
+BREATH: Final = 0.02
+"""Real seconds in which nothing ended and nobody woke the worker: then somebody may be waiting for his turn."""
+
 """Most turns of one story; one that wants more goes round in a circle."""
 
 CALLS: Final = frozenset({"create", "cancel", "status", "result", "list"})
@@ -110,14 +113,24 @@ class TurnWorker(Worker):
         """Let those work that were begun, and have those that wait for their turn get it; for these time passes."""
         self._wake.clear()
         await self.tick(0)
-        room = self._limits.next_room(self.clock.monotonic(), begins=False)
         waking = asyncio.ensure_future(self._wake.wait())
-        ended, _ = await asyncio.wait({waking, *self._drives}, timeout=room, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait({waking, *self._drives}, timeout=BREATH, return_when=asyncio.FIRST_COMPLETED)
         waking.cancel()
-        waiting = sum(len(part.queue) for part in self._limits._parts.values())
-        if not ended and room is not None and waiting == len(self._drives):
-            self.hand.pass_by(room)
+        if not ended:
+            self._pass_for_all()
         await asyncio.sleep(0)
+
+    def _pass_for_all(self) -> None:
+        """Let time pass to the next turn, where all wait for a place or for their moment."""
+        now, room = self.clock.monotonic(), self._limits.next_room(self.clock.monotonic(), begins=False)
+        queued = {id(turn) for part in self._limits._parts.values() for turn in part.queue if not turn.told.is_set()}
+        turns = [drive.turn for drive, _ in self._drives.values()]
+        moments = [turn.begins - now for turn in turns if turn.begins is not None and turn.begins > now]
+        if sum(id(turn) in queued for turn in turns) + len(moments) < len(turns):
+            return
+        self.hand.pass_by(min([*moments, *([] if room is None else [room])], default=0.0))
+        for turn in turns:
+            turn.told.set()
 
     async def close(self) -> None:
         """Let go of everything, as at the end of a run."""

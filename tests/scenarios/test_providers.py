@@ -124,8 +124,12 @@ def test_after_a_pause_in_which_nobody_worked_deadlines_come_first_and_then_one_
     stage.honest()
 
 
-def test_overdue_polls_after_a_pause_are_spread(stage: Stage) -> None:
-    """Reads that fell due at once leave as the rate allows, and at first one by one."""
+def test_overdue_polls_after_a_pause_are_spread(file_stage: Stage) -> None:
+    """Reads that fell due at once leave as the rate allows, and at first one by one.
+
+    A server deals moments out by its own clock, which no story moves: there real workers show it (tests/faults).
+    """
+    stage = file_stage
     stage.contract(changes={"concurrency = 50": 'concurrency = 50\nrate = "2/s"'})
     operations = [stage.submit(_seconds=36000, wish={"result_deadline": "20h"}) for _ in range(8)]
     stage.run(300)
