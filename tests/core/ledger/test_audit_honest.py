@@ -24,6 +24,7 @@ from opledger.rules.model import Action, Actor, ActorKind, Choice, Means, Operat
 from opledger.rules.projection import Entry, project
 from opledger.store import rows
 from opledger.store.auditing import Slice
+from opledger.store.packing import row_of
 from opledger.store.recording import seal
 from tests.support.records import T0, a_permit, a_submission
 
@@ -142,7 +143,7 @@ def looked_at(luck: random.Random, histories: list[tuple[Operation, list[tuple[A
     return look(
         Slice(
             [rows.new_row(replace(record, lease=None)) for record, _ in histories],
-            [event for _, events in histories for event in events],
+            [row_of(event) for _, events in histories for event in events],
             [(record.operation_id, "POST", URL, "[]", None, BODY, None, None) for record, _ in histories],
             [],
         ),
