@@ -185,7 +185,7 @@ def run(here: Stand, cases: Sequence[Case], *, refused: bool = False) -> Tally:
         tally.faults.append(f"{phase}: {unused} of {len(cases)} exchanges never came; first case {cases[0]}")
     log = here.sim.log(before)
     for case, one in zip(cases, made, strict=True):
-        story = Story(here, case, one, log, refused=refused)
+        story = Story(here, case, one, log, refused=refused, beside=cases)
         tally.faults += [f"{case}: {fault}" for fault in story.judge(tally)]
         tally.cases[phase] += 1
         tally.kinds[phase, "refused" if refused else case.toxic.kind] += 1
@@ -200,9 +200,17 @@ class Story:
     """What the proxy, the provider and the journal tell of one operation."""
 
     def __init__(
-        self, here: Stand, case: Case, operation: Operation, log: Sequence[Mapping[str, Any]], *, refused: bool
+        self,
+        here: Stand,
+        case: Case,
+        operation: Operation,
+        log: Sequence[Mapping[str, Any]],
+        *,
+        refused: bool,
+        beside: Sequence[Case],
     ) -> None:
-        self.here, self.case, self.refused = here, case, refused
+        """`beside`: what is done at the same time, over connections that all share."""
+        self.here, self.case, self.refused, self.beside = here, case, refused, beside
         self.op = here.stage.show(operation)
         events = here.stage.ledger.events(operation.operation_id)
         self.events = [Event(event.kind, dict(event.data or {})) for event in events]
@@ -357,9 +365,9 @@ class Story:
     def _may_come_instead(self) -> bool:
         """A second answer that comes when the request for the result has left is read as its answer (RFC 9112 §9.2).
 
-        Nobody can tell the two apart; what the result is compared with stops it.
+        Nobody can tell the two apart; what the result is compared with stops it. That request may be another one's.
         """
-        return self.case.toxic.kind in ("echo", "late") and self.case.phase == "status"
+        return any(case.toxic.kind in ("echo", "late") and case.phase == "status" for case in self.beside)
 
     def _end(self) -> Iterator[str]:
         ends = {State.SUCCEEDED}
