@@ -198,7 +198,9 @@ def test_a_compressed_archive_that_was_changed(home: Home, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "held", [b"", b"\x1f\x8b", gzip.compress(b""), gzip.compress(b"[1]\n"), gzip.compress(b"{}\n")]
+    "held",
+    [b"", b"\x1f\x8b", *(gzip.compress(data, mtime=0) for data in (b"", b"[1]\n", b"{}\n"))],
+    ids=["empty", "a mark", "nothing", "no object", "no event"],
 )
 def test_what_is_no_archive(home: Home, tmp_path: Path, held: bytes) -> None:
     """Is said to be none."""
