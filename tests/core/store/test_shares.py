@@ -250,9 +250,7 @@ def test_two_workers_book_their_moments_from_one_bucket(store: Store) -> None:
     beat = pace(20)
     opened(store, 40)
     booked: dict[str, list[int]] = {"w1": [], "w2": []}
-    turns = itertools.cycle(
-        ["w1 w2", "w2 w1"]
-    )  # after a pause the first has what came together
+    turns = itertools.cycle(["w1 w2", "w2 w1"])  # after a pause the first has what came together
 
     def tried(now: datetime) -> bool:
         for owner in next(turns).split():
