@@ -127,11 +127,11 @@ def test_many_writers_a_long_reader_and_a_death_under_the_lock(lab: Lab) -> None
         reader.execute("SELECT count(*) FROM event").fetchone()
         operations = [lab.submit(_polls=2) for _ in range(10)]
         doomed = lab.worker(Strike(at="before transaction", nth=4), lease=0.5)
-        workers = [lab.worker(lease=10, until_idle=True) for _ in range(2)]
         for number, operation in enumerate(operations):
             lab.ledger.note(operation.operation_id, f"looked at it {number} times")
             lab.ledger.list()
-        doomed.ends()
+        doomed.ends()  # before the others begin: they could leave it nothing to die over
+        workers = [lab.worker(lease=10, until_idle=True) for _ in range(2)]
         assert [worker.ends() for worker in workers] == [0, 0], workers[0].tail() + workers[1].tail()
         assert all("locked" not in worker.tail() for worker in workers)
     finally:
