@@ -130,7 +130,7 @@ def waiting(folder: Path, base_url: str, count: int, url: str | None) -> dict[st
 
         def look() -> None:
             for _ in range(200):
-                store.next_due(clock.now())
+                store.look(clock.now(), ())
 
         def claim() -> None:
             for _ in range(200):

@@ -96,7 +96,7 @@ def crowded(run_async: Any, rss: Callable[[], float], folder: Path, count: int) 
         looks = 200
         began = time.perf_counter()
         for _ in range(looks):
-            store.next_due(worker.clock.now())
+            store.look(worker.clock.now(), ())
         looked = (time.perf_counter() - began) / looks
         resting = make_worker(store, results=folder / "results", name="bench")
 

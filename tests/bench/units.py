@@ -269,7 +269,7 @@ def record(folder: Path, base_url: str, count: int, url: str | None) -> Figures:
         for _ in range(times):
             commit(100)
         row = max(1e-6, ((cpu_seconds() - began) / times - cpu) / 99)
-        looks = [_timed(lambda: ledger.store.next_due(clock.now())) for _ in range(count)]
+        looks = [_timed(lambda: ledger.store.look(clock.now(), ())) for _ in range(count)]
         (long, polls), (short, fewer) = (_archived(ledger, name) for name in (ids[0], ids[-1]))
         idle = float(_run(_resting(make_worker(ledger.store, results=folder / "results", name="bench"))))
         due = clock.now() + timedelta(days=1)

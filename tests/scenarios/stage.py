@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import closing, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -258,9 +258,8 @@ class Stage:
                 break
             planned = self.show(operation).next
             assert planned is not None and planned.at is not None
-            # What is due and was not taken waits for a place that the worker before had: on a server for a real second.
-            ahead = (planned.at - self.clock.now()).total_seconds()
-            self.clock.pass_by(max(0.001, ahead) if ahead > 0 else 0.02)
+            # It waits for a place that the worker before had: on a server for a real second.
+            self._passes_to(planned.at, held_back=0.02)
         else:
             raise AssertionError(f"it does not die: {self.kinds(operation)}")
 
@@ -291,6 +290,11 @@ class Stage:
         """Let time pass in which nobody works."""
         self.clock.pass_by(seconds)
 
+    def _passes_to(self, moment: datetime, held_back: float = 0.25) -> None:
+        """Let time pass until something is due. What is due and was not taken needs time, and no particular moment."""
+        ahead = (moment - self.clock.now()).total_seconds()
+        self.clock.pass_by(max(0.001, ahead) if ahead > 0 else held_back)
+
     def run(self, seconds: float = 1e9) -> None:
         """Let the worker work on until nothing will become due without a person, or so much time has passed."""
         end = self.clock.now() + timedelta(seconds=min(seconds, 1e8))
@@ -300,9 +304,7 @@ class Stage:
             if horizon is None or horizon > end:
                 self.clock.pass_by(0 if seconds > 1e8 else max(0.0, (end - self.clock.now()).total_seconds()))
                 return
-            # What is due already and was not taken is held back by a rate: it needs time, and no particular moment.
-            ahead = (horizon - self.clock.now()).total_seconds()
-            self.clock.pass_by(max(0.001, ahead) if ahead > 0 else 0.25)
+            self._passes_to(horizon)
         raise AssertionError(f"it never comes to rest: {[(op.state, op.next) for op in self.operations()]}")
 
     def until(self, operation: Operation, holds: Callable[[Operation], bool], turns: int = 60) -> Operation:
@@ -314,8 +316,7 @@ class Stage:
                 return found
             horizon = self.ledger.store.idle_horizon(self.clock.now())
             assert horizon is not None, f"nothing is due any more: {found.state}, {self.kinds(operation)}"
-            ahead = (horizon - self.clock.now()).total_seconds()
-            self.clock.pass_by(max(0.001, ahead) if ahead > 0 else 0.25)
+            self._passes_to(horizon)
         raise AssertionError(f"still {self.show(operation).state}: {self.kinds(operation)}")
 
     def until_state(self, operation: Operation, *states: State) -> Operation:

