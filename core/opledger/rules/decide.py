@@ -306,7 +306,7 @@ def plan(op: Operation, contract: Contract, evidence: e.Evidence, now: datetime,
         return op.next  # a remark changes nothing, and nobody is asked again earlier than they asked for
     when, because = _when(op, contract, step.action, evidence, now, jitter)
     deadline = (Deadline.COLLECT, partial.deadline(op)) if op.state in TERMINAL else open_deadline(op)
-    if deadline is not None and deadline[1] < when:
+    if deadline is not None and deadline[1] <= when:  # at that very moment it is the deadline that counts
         return Plan("deadline", deadline[1], f"the {deadline[0]} deadline comes first")
     return Plan(step.action.value, when, because)
 
@@ -371,10 +371,9 @@ def _reconcile_time(
     strategy = contract.reconcile[index]
     earliest = now
     because = f"{strategy.strategy} to learn whether the job was created"
-    asked = evidence.retry_at if isinstance(evidence, e.Inconclusive) else None
-    if asked is not None:
-        earliest = max(asked, now)
-        because = f"{getattr(evidence, 'why', '')}; {because}"
+    if isinstance(evidence, e.Inconclusive) and evidence.retry_at is not None:
+        earliest = max(evidence.retry_at, now)
+        because = f"{evidence.why}; {because}"
     elif isinstance(evidence, e.Inconclusive) or (isinstance(evidence, e.CallLost) and evidence.status is not None):
         earliest = now + _pause(op, contract, jitter)  # it answered, and badly: asking again at once helps nobody
     visible = _visible_from(op, strategy)

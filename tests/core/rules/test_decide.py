@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opledger.rules import evidence as e
-from opledger.rules.contract import Contract, Poll
+from opledger.rules.contract import Contract, Poll, Strategy
 from opledger.rules.decide import (
     MAX_CANCEL_CALLS,
     AskHuman,
@@ -40,7 +40,7 @@ from opledger.rules.model import (
 )
 from opledger.rules.projection import Entry, project
 from opledger.rules.questions import NEVER_ASKED, NEVER_TOLD, QUESTIONS
-from tests.support.contracts import GET, LIST, RESEND, a_contract, with_cancel, with_token
+from tests.support.contracts import GET, LIST, RESEND, a_contract, with_cancel, with_status, with_token
 from tests.support.records import (
     FINGERPRINT,
     JOB,
@@ -212,6 +212,7 @@ def test_other_states_have_no_deadline() -> None:
     """A person has all the time there is."""
     timed = {state for state, *_ in DUE} | {State.RECONCILIATION}
     assert [state for state in State if state not in timed and open_deadline(in_state(state)) is not None] == []
+    assert open_deadline(in_state(State.RECONCILIATION)) == (Deadline.CREATE, DEADLINES["create_deadline"])
 
 
 def test_the_escalated_create_unknown_does_not_escalate_again() -> None:
@@ -256,6 +257,8 @@ def test_whatever_is_decided_or_planned_says_why(state: State) -> None:
         a_contract(),
         a_contract(cancel=None, reconcile=()),
         a_contract(reconcile=(LIST, RESEND), result=None),
+        with_cancel(idempotent=True),
+        with_status(by_delivery=True),
     ):
         for facts in CIRCUMSTANCES:
             op = in_state(state, **facts)
@@ -275,8 +278,7 @@ def test_whatever_is_decided_or_planned_says_why(state: State) -> None:
 @pytest.mark.parametrize("state", [state for state in QUESTIONS if state is not State.AWAITING_APPROVAL], ids=str)
 def test_a_question_fits_what_happened(state: State, sent: int, by_delivery: bool) -> None:
     """Whether the cancel ever left, and whether anybody could ask: only where that is what the question is about."""
-    contract = a_contract()
-    contract = replace(contract, status=replace(contract.status, by_delivery=by_delivery))
+    contract = with_status(by_delivery=by_delivery)
     expected = QUESTIONS[state]
     if state is State.CANCELLATION_UNCONFIRMED and not sent:
         expected = NEVER_ASKED
@@ -285,6 +287,13 @@ def test_a_question_fits_what_happened(state: State, sent: int, by_delivery: boo
     decision = decide(in_state(state, cancel=replace(INTENT, sent=sent), exhausted=True), contract, T0)
     assert isinstance(decision, AskHuman)
     assert (decision.code, decision.question) == (state, expected)
+
+
+def test_a_cancel_by_way_of_another_was_asked_for() -> None:
+    """It sent none of its own, and needn't."""
+    decision = decide(in_state(State.CANCELLATION_UNCONFIRMED, cancel=SHARED), a_contract(), T0)
+    assert isinstance(decision, AskHuman)
+    assert decision.question == QUESTIONS[State.CANCELLATION_UNCONFIRMED]
 
 
 def concluded(op: Operation, contract: Contract | None = None, now: datetime = T0) -> Conclude:
@@ -531,6 +540,7 @@ def test_without_a_cancel_call_the_job_runs_on_and_is_watched() -> None:
         (True, True, True, False, 1, "call cancel"),
         (True, True, False, False, 1, "call observe"),  # read first: it may have worked
         (True, False, False, False, 1, "call observe"),  # it was answered
+        (True, False, True, False, 1, "call observe"),
         (True, False, False, True, 2, "call cancel"),  # the second one provably never arrived
         (False, True, True, False, 1, "call observe"),
         (False, False, False, True, 1, "call observe"),
@@ -577,6 +587,11 @@ def test_a_result_of_an_earlier_attempt_is_fetched_again() -> None:
     """A person asked to collect again: the old file is not the answer."""
     stored = StoredResult("file:///r", 3, "0" * 64, "text/csv", validated=False)
     assert what(in_state(State.RESULT_COLLECTING, result=stored)) == "call collect"
+
+
+def test_what_is_not_stored_did_not_come_with_the_create_answer() -> None:
+    """A success without its result is not claimed, whether or not there is a job to ask about."""
+    assert what(in_state(State.RESULT_COLLECTING, remote_job_id=None)) == "call collect"
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
@@ -636,13 +651,16 @@ def test_a_remark_changes_no_plan(state: State, remark: e.Evidence) -> None:
     """Somebody's note is no reason to ask the provider earlier than it asked for."""
     stored = Plan("observe", T0 + seconds(77), "Retry-After: 77")
     assert planned(in_state(state, next=stored), remark) == stored
+    assert planned(in_state(state), remark).at is not None
 
 
 @pytest.mark.parametrize("news", [seen("running"), e.ReadFailed(why="503"), e.Notified("webhook")])
-def test_news_of_the_job_sends_no_throttled_cancel_earlier(news: e.Evidence) -> None:
+@pytest.mark.parametrize("state", [State.CREATE_PENDING, State.CANCEL_REQUESTED], ids=str)
+def test_news_of_the_job_sends_no_throttled_call_earlier(state: State, news: e.Evidence) -> None:
     """The provider asked to wait with the call, not with the reads."""
-    stored = Plan("cancel", T0 + seconds(77), "throttled")
-    assert planned(in_state(State.CANCEL_REQUESTED, next=stored), news).at == T0 + seconds(77)
+    stored = Plan("deadline", T0 + seconds(77), "throttled")
+    assert planned(in_state(state, next=stored), news).at == T0 + seconds(77)
+    assert planned(in_state(state, next=Plan("human", None, "waiting")), news).at == T0
 
 
 @pytest.mark.parametrize(
@@ -669,8 +687,10 @@ def test_a_notice_makes_a_read_due_now(state: State) -> None:
 )
 def test_what_a_person_decided_is_due_now(state: State, decided: e.Evidence) -> None:
     """An intent wakes the next lease owner at once, however far away the next poll was (B20)."""
-    op = in_state(state, next=Plan("human", None, "waiting"))
-    assert planned(op, decided).at == T0
+    for stored in (Plan("human", None, "waiting"), Plan("observe", T0 + seconds(77), "Retry-After: 77")):
+        found = planned(in_state(state, next=stored), decided)
+        assert found.at == T0
+        assert (found.because == "a person decided") is isinstance(decided, e.Decided)
 
 
 @pytest.mark.parametrize("state", [State.OBSERVING, State.CANCELLING, State.CREATE_PENDING, State.RESULT_COLLECTING])
@@ -707,7 +727,8 @@ def test_a_create_that_was_answered_badly_is_not_asked_about_at_once(status: int
 
 def test_a_read_after_a_lost_cancel_is_a_poll() -> None:
     """Whatever came last: it waits as polls do, and says who asked for how long."""
-    assert planned(in_state(State.CANCELLING), e.CallLost(action=Action.CANCEL, why="reset")).at == T0 + seconds(2)
+    for answer in (e.CallLost(action=Action.CANCEL, why="reset"), e.CancelAnswered()):
+        assert planned(in_state(State.CANCELLING), answer).at == T0 + seconds(2)
     hinted = replace(seen("running"), retry_at=T0 + seconds(9), hint="in the header Retry-After")
     assert "in the header Retry-After" in planned(in_state(State.OBSERVING), hinted).because
 
@@ -727,8 +748,26 @@ def test_a_look_up_waits_until_a_new_job_can_be_seen() -> None:
     assert (op.next.kind, op.next.at) == ("reconcile", T0 + seconds(30))
     hinted = planned(in_state(State.CREATE_UNKNOWN), e.Inconclusive(retry_at=T0 + seconds(9)), story.contract)
     assert hinted.at == T0 + seconds(30)
-    later = planned(in_state(State.CREATE_UNKNOWN), e.Inconclusive(retry_at=T0 + seconds(50)), story.contract)
-    assert later.at == T0 + seconds(50)
+    later = planned(
+        in_state(State.CREATE_UNKNOWN), e.Inconclusive(why="busy", retry_at=T0 + seconds(50)), story.contract
+    )
+    assert (later.at, later.because) == (T0 + seconds(50), "busy; list to learn whether the job was created")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "facts"),
+    [
+        (replace(LIST, visibility_lag=timedelta(0)), {}),
+        (replace(RESEND, visibility_lag=seconds(30)), {}),  # it looks for nothing
+        (LIST, {"last_sent_at": None}),
+    ],
+    ids=["no lag", "resend", "never sent"],
+)
+def test_there_is_nothing_to_wait_for_until_it_can_be_seen(strategy: Strategy, facts: dict[str, Any]) -> None:
+    """So nobody is told of a wait."""
+    op = in_state(State.CREATE_UNKNOWN, **facts)
+    found = planned(op, e.CallLost(why="reset"), a_contract(reconcile=(strategy,)))
+    assert (found.at, found.because) == (T0, f"{strategy.strategy} to learn whether the job was created")
 
 
 @pytest.mark.parametrize("state", [State.OBSERVING, State.CANCEL_REQUESTED, State.CREATE_PENDING], ids=str)
@@ -736,6 +775,7 @@ def test_a_record_without_a_deadline_or_a_plan_is_planned_for(state: State) -> N
     """As one is that an older version wrote."""
     op = in_state(state, next=None, **dict.fromkeys(DEADLINES))
     assert planned(op, seen("running")).at == T0 + seconds(2 if state is State.OBSERVING else 0)
+    assert what(replace(op, next=Plan("human", None, "waiting"))).startswith("call")
 
 
 def test_an_absurd_wait_leaves_one_read_before_the_deadline() -> None:
@@ -759,7 +799,7 @@ def test_no_plan_lies_behind_the_deadline(state: State, which: str, kind: str, t
     deadline = DEADLINES[f"{which}_deadline"]
     late = deadline + timedelta(days=1)
     op = in_state(state)
-    throttled: e.Evidence = e.Throttled(why="429", retry_at=late)
+    throttled: e.Throttled | e.Inconclusive = e.Throttled(why="429", retry_at=late)
     if state is State.CREATE_UNKNOWN:
         throttled = e.Inconclusive(why="429", retry_at=late)
     found = planned(op, throttled)
@@ -767,6 +807,8 @@ def test_no_plan_lies_behind_the_deadline(state: State, which: str, kind: str, t
     assert found.at <= deadline
     now = deadline - timedelta(microseconds=1)
     assert planned(op, throttled, now=now).at == deadline
+    exactly = planned(op, replace(throttled, retry_at=deadline))
+    assert (exactly.kind, exactly.at) == ("deadline", deadline)  # then nothing is sent any more
 
 
 def test_what_follows_from_the_record_is_planned_for_now() -> None:
@@ -833,7 +875,8 @@ def test_the_plan_names_the_call_that_will_be_made() -> None:
     """`explain` and the console show the plan: it must not promise a read where a cancel will go out."""
     intent = replace(INTENT, lost=True, reread=True, sent=1)
     op = in_state(State.CANCELLING, cancel=intent)
-    assert planned(op, seen("running"), with_cancel(idempotent=True)).kind == "cancel"
+    again = planned(op, seen("running"), with_cancel(idempotent=True))
+    assert (again.kind, again.at) == ("cancel", T0 + seconds(2))
     assert planned(op, seen("running"), with_cancel(idempotent=False)).kind == "observe"
 
 

@@ -100,6 +100,9 @@ def test_after_what_brought_nothing_the_next_try_is_later_and_later_and_never_af
         assert decide(replace(op, next=found), WANTS, NOON) == Wait(found.at, found.because)
     assert waits == sorted(waits)
     assert waits[0] < waits[-1]
+    asked = plan(ended(), WANTS, replace(failed, retry_at=NOON + timedelta(seconds=99)), NOON, 0.5)
+    assert asked is not None
+    assert asked.at == NOON + timedelta(seconds=99)
     near = NOON + timedelta(minutes=15) - timedelta(milliseconds=1)
     found = plan(ended(attempts=Attempts(collect=20)), WANTS, failed, near, 0.5)
     assert found == Plan("deadline", NOON + timedelta(minutes=15), "the collect deadline comes first")

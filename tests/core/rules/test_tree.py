@@ -57,19 +57,37 @@ def test_however_it_grows_it_is_the_same_tree(parts: list[int]) -> None:
         assert grown.size == at
 
 
-@pytest.mark.parametrize(("size", "peaks"), [(1, b""), (0, bytes(32)), (3, bytes(32)), (2, bytes(31)), (-1, b"")])
-def test_peaks_that_are_no_tree(size: int, peaks: bytes) -> None:
+@pytest.mark.parametrize(
+    ("size", "peaks", "why"),
+    [
+        (1, b"", "0 peaks are no tree of 1 leaves"),
+        (0, bytes(32), "1 peaks are no tree of 0 leaves"),
+        (3, bytes(32), "1 peaks are no tree of 3 leaves"),
+        (-1, b"", "0 peaks are no tree of -1 leaves"),
+        (-1, bytes(32), "1 peaks are no tree of -1 leaves"),
+        (2, bytes(31), "31 bytes are no peaks"),
+    ],
+)
+def test_peaks_that_are_no_tree(size: int, peaks: bytes, why: str) -> None:
     """A damaged right edge is refused, and nothing is built upon it."""
-    with pytest.raises(ValueError, match=r"peaks of a tree|are no tree of"):
+    with pytest.raises(ValueError, match=why):
         Tree.of(size, peaks)
+
+
+def test_a_peak_is_a_hash() -> None:
+    """However the tree was made."""
+    with pytest.raises(ValueError, match="1 peaks are no tree of 1 leaves"):
+        Tree(1, (bytes(31),))
 
 
 def test_a_leaf_is_bound_to_all_that_it_says() -> None:
     """Kind, operation, seq and hash: none can be exchanged for another, nor parts be shifted between them."""
     one = leaf_of(tree.HEAD, "op_1", 7, bytes(32))
     assert one == leaf_hash(b"opledger/l1" + (4).to_bytes(8, "big") + b"op_1" + (7).to_bytes(8, "big") + bytes(32))
+    stone = leaf_of(tree.TOMBSTONE, "op_1", 7, bytes(32))
+    assert stone == leaf_hash(b"opledger/t1" + (4).to_bytes(8, "big") + b"op_1" + (7).to_bytes(8, "big") + bytes(32))
     others = [
-        leaf_of(tree.TOMBSTONE, "op_1", 7, bytes(32)),
+        stone,
         leaf_of(tree.HEAD, "op_2", 7, bytes(32)),
         leaf_of(tree.HEAD, "op_1", 8, bytes(32)),
         leaf_of(tree.HEAD, "op_1", 7, b"\1" * 32),
@@ -77,8 +95,17 @@ def test_a_leaf_is_bound_to_all_that_it_says() -> None:
     assert len({one, *others}) == 5
 
 
+@pytest.mark.parametrize(("name", "seq"), [("op_1", 0), ("op_1", 2**63 - 1), ("op_\ud800", 1)])
+def test_whatever_a_row_can_hold_has_its_leaf(name: str, seq: int) -> None:
+    """What somebody meddled with too: it is told of by its hash, not by a crash."""
+    raw = name.encode("utf-8", "surrogatepass")
+    whole = b"opledger/l1" + len(raw).to_bytes(8, "big") + raw + seq.to_bytes(8, "big") + bytes(32)
+    assert leaf_of(tree.HEAD, name, seq, bytes(32)) == leaf_hash(whole)
+
+
 @pytest.mark.parametrize(
-    ("kind", "seq", "digest"), [(0, 1, bytes(32)), (3, 1, bytes(32)), (1, -1, bytes(32)), (1, 1, b"")]
+    ("kind", "seq", "digest"),
+    [(0, 1, bytes(32)), (3, 1, bytes(32)), (1, -1, bytes(32)), (1, 2**63, bytes(32)), (1, 1, b"")],
 )
 def test_what_is_no_leaf(kind: int, seq: int, digest: bytes) -> None:
     """A row that was meddled with is no leaf at all."""
