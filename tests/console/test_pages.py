@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from opledger.rules.explain import Blocked, Explanation
+from opledger.rules.explain import Explanation
+from opledger.rules.holdups import Blocked
 from opledger.rules.journal import Finding
 from opledger.rules.model import (
     Attention,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from opledger.edges.clock import SystemClock
-from opledger.rules.model import State
+from opledger.rules.model import Operation, State
 from tests.faults.lab import PATIENCE, Hand, Lab
 
 LATER = {'first = "50ms"': 'first = "1h"', 'max = "400ms"': 'max = "1h"'}
@@ -39,6 +40,21 @@ def dismiss(*workers: Hand) -> None:
     assert [worker.ends() for worker in workers] == [0] * len(workers)
 
 
+def assert_said(lab: Lab, operations: Sequence[Operation]) -> None:
+    """Each of the five that wait says for what, and who has it; the three that are under way do not."""
+    ledger = lab.ledger
+    found = [ledger.explain(operation.operation_id) for operation in operations]
+    holders = {one.operation.lease.owner for one in found if one.operation.lease is not None}
+    waiting = [one for one in found if one.operation.lease is None]
+    assert (len(waiting), len(holders) > 0) == (5, True)
+    for one in waiting:
+        assert one.blocked_by is not None, one.why
+        assert one.blocked_by.code == "limit_concurrency"
+        assert "all 3 places that it allows are taken" in one.why
+        assert all(owner in one.why for owner in holders)
+    assert [one.blocked_by for one in found if one.operation.lease is not None] == [None] * 3
+
+
 def test_two_workers_have_no_more_open_than_one_may(both: Lab) -> None:
     """Three at a time; when one worker is killed, the other one has its places once their leases have run out."""
     changes = {"concurrency = 50": "concurrency = 3", 'timeout = "3s"': 'timeout = "60s"'}
@@ -50,6 +66,7 @@ def test_two_workers_have_no_more_open_than_one_may(both: Lab) -> None:
     assert both.sim.wait_for(4, timeout=1.0, kind="create") == 3
     held = held_by(both)
     assert sum(held.values()) == 3
+    assert_said(both, operations)
 
     victim = max(held, key=lambda name: held[name])
     workers[victim].signal(signal.SIGKILL)

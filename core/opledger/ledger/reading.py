@@ -170,6 +170,7 @@ class Reading:
             events=[Happened(row.seq, row.kind, row.to_state is not None, row.actor, row.reason) for row in rows],
             paused=self.store.paused().get(op.contract),
             workers_alive=any(now - life.heartbeat < ALIVE for life in self.store.workers()),
+            standing=self.store.standing(op, now),
         )
         here = under_way(op, self.settings.results, now)
         return found if here is None else replace(found, why=f"{found.why} {here}")

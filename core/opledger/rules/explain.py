@@ -6,14 +6,15 @@ The worker obeys `decide` and people read it here, so the two cannot drift apart
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
-from opledger.rules import partial
+from opledger.rules import holdups, partial, sharing
 from opledger.rules.choices import Option, choices
 from opledger.rules.contract import Contract
-from opledger.rules.decide import AskHuman, Call, Conclude, Decision, Read, Wait, decide
+from opledger.rules.decide import AskHuman, Call, Conclude, Decision, Read, Wait, decide, open_deadline
+from opledger.rules.holdups import Blocked, Standing
 from opledger.rules.model import TERMINAL, Action, Operation, Plan, State, to_rfc3339
 
 REMARKS: Final = frozenset({"Noted", "Acknowledged", "LeaseTaken", "Notified"})
@@ -29,14 +30,6 @@ class Happened:
     changed_state: bool
     actor: str
     reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """What must change before the operation moves: a short code and a sentence."""
-
-    code: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +57,12 @@ def explain(
     events: Sequence[Happened],
     paused: str | None = None,
     workers_alive: bool = True,
+    standing: Standing | None = None,
 ) -> Explanation:
-    """Explain `op` from its record, the journal's last events, and the decision that the worker would take now."""
+    """Explain `op` from its record, the journal's last events, and the decision that the worker would take now.
+
+    `standing`: the shares of its contract, where the operation is due.
+    """
     held = op.lease is not None and op.lease.expires_at > now
     if op.open_call is not None and held:
         # `decide` speaks to whoever did not make the call; the one who did is still at it.
@@ -75,10 +72,18 @@ def explain(
     # What a job left behind that did not succeed may still be fetched.
     over = op.state in TERMINAL and not partial.wanted(op, contract)
     blocked = _blocked(op, decision, None if over else paused, idle=not workers_alive and not held)
+    limited = standing is not None and isinstance(decision, Call | Read | Conclude) and not over and blocked is None
+    in_hand = ""
+    if limited and standing is not None and held:
+        in_hand = _in_hand(op, contract, standing, now)
+    elif limited and standing is not None and not _late(op, now):
+        blocked = holdups.limit(contract, standing, now)
     ahead = None if over else _next(op, decision, now)
+    if ahead is not None and blocked is not None and blocked.until is not None:
+        ahead = replace(ahead, at=blocked.until)
     return Explanation(
         operation=op,
-        why=f"{_where(op, contract, events)}. {_ahead(decision, ahead, blocked, over=over)}",
+        why=f"{_where(op, contract, events)}.{in_hand} {_ahead(decision, ahead, blocked, over=over)}",
         evidence=_evidence(op, events),
         next=ahead,
         blocked_by=blocked,
@@ -112,6 +117,24 @@ def _blocked(op: Operation, decision: Decision, paused: str | None, *, idle: boo
     return None
 
 
+def _late(op: Operation, now: datetime) -> bool:
+    """Tell whether its deadline has passed: that is kept whatever the provider allows."""
+    deadline = open_deadline(op)
+    return deadline is not None and deadline[1] <= now
+
+
+def _in_hand(op: Operation, contract: Contract, standing: Standing, now: datetime) -> str:
+    """Say what its worker may wait for; whether it does so or has sent its call is known to that worker alone."""
+    moment = holdups.next_moment(contract, standing, now)
+    if moment is None or moment <= now + timedelta(microseconds=sharing.AHEAD) or op.lease is None:
+        return ""
+    rate = holdups.rate_words(contract.limits.rate or 1)
+    return (
+        f" {op.lease.owner} has it in hand and sends when it may: {contract.name} allows {rate} (limits.rate, over all "
+        f"workers), and the next moment that nobody has booked is at {to_rfc3339(moment)}."
+    )
+
+
 def _next(op: Operation, decision: Decision, now: datetime) -> Plan | None:
     stored = op.next
     due = stored.at if stored is not None and stored.at is not None and stored.at < now else now
@@ -137,7 +160,8 @@ def _ahead(decision: Decision, ahead: Plan | None, blocked: Blocked | None, *, o
     if over:
         return "Nothing more happens by itself."
     if blocked is not None:
-        return f"Held up: {blocked.reason}."
+        until = f" (its turn comes at about {to_rfc3339(blocked.until)})" if blocked.until is not None else ""
+        return f"Held up: {blocked.reason}{until}."
     if isinstance(decision, Wait):
         if ahead is None or ahead.at is None or decision.until is None:
             return f"For now: {decision.because}."

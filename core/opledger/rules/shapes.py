@@ -238,7 +238,9 @@ def explanation(found: Explanation) -> Json:
         "why": found.why,
         "evidence": list(found.evidence),
         "next": planned(found.next),
-        "blocked_by": None if blocked is None else {"code": blocked.code, "reason": blocked.reason},
+        "blocked_by": None
+        if blocked is None
+        else {"code": blocked.code, "reason": blocked.reason, "until": moment(blocked.until)},
         "choices": [option(choice) for choice in found.choices],
     }
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ClauseElement, bindparam, delete, func, literal_column, select, update
 
 from opledger.rules import sharing
+from opledger.rules.holdups import MOST_AHEAD, Holder, Standing
 from opledger.store import encoding
 from opledger.store.share_tables import ALLOWANCE, SHARE
 from opledger.store.statements import Tongue, Tx
@@ -93,6 +94,16 @@ def _alive(_: Tongue) -> ClauseElement:
 
 def _all_own(_: Tongue) -> ClauseElement:
     return select(s.contract).where(s.owner == bindparam("owner")).with_for_update(skip_locked=True)
+
+
+def _bucket(_: Tongue) -> ClauseElement:
+    return select(ALLOWANCE.c.tat).where(ALLOWANCE.c.contract == bindparam("name"))
+
+
+def _before(_: Tongue) -> ClauseElement:
+    waiting = (o.contract == bindparam("name"), o.lease_owner.is_(None), o.next_action_at.is_not(None))
+    earlier = select(o.operation_id).where(*waiting, o.next_action_at < BEFORE).limit(MOST_AHEAD).subquery()
+    return select(func.count()).select_from(earlier)
 
 
 # --- settling ---------------------------------------------------------------------------------------------------
@@ -246,3 +257,14 @@ def give_up(tx: Tx, owner: str) -> None:
     """Give back all shares of a worker that signs off."""
     for (name,) in tx.all(_all_own, owner=owner):
         tx.run(_remove, name=name, owner=owner)
+
+
+def standing(tx: Tx, contract: str, now: int, due: int) -> Standing:
+    """The shares of a contract as they are now, and how many of its operations have been due since before `due`."""
+    clock = tx.clock() or now
+    held = {owner: count for name, owner, count in tx.all(_leased, now=now) if name == contract}
+    slots = {row[1]: row[2] for row in tx.all(_shares, names=tx.tongue.several([contract])) if row[5] > clock}
+    holders = tuple(Holder(owner, held.get(owner, 0), slots.get(owner)) for owner in sorted({*held, *slots}))
+    bucket = tx.one(_bucket, name=contract)
+    ahead = tx.one(_before, name=contract, before=due)
+    return Standing(holders, bucket[0] if bucket else 0, clock, ahead[0] if ahead else 0)

@@ -14,11 +14,13 @@ from typing import Self
 
 from opledger.rules.contract import Contract
 from opledger.rules.escalation import Escalation, Track
+from opledger.rules.holdups import Standing
 from opledger.rules.model import Operation, StoredRequest
 from opledger.store import claims, deliveries, directory, notices, opening, recording, shares
 from opledger.store.deliveries import Incoming, KeptDelivery, Match, Named, Parked, Taken
 from opledger.store.deliveries import Refused as RefusedDeliveries
 from opledger.store.directory import Holding
+from opledger.store.encoding import to_micros
 from opledger.store.engine import Database, open_database
 from opledger.store.notices import FailingTarget, Listening, Settled
 from opledger.store.queries import Queries
@@ -207,6 +209,13 @@ class Store:
     def holdings(self, now: datetime) -> dict[str, Holding]:
         """How many operations each worker holds and when those leases lapse, by its name."""
         return self.database.read(lambda tx: directory.holdings(tx, now))
+
+    def standing(self, op: Operation, now: datetime) -> Standing | None:
+        """The shares of its contract, where an operation is due; else None."""
+        if op.next is None or op.next.at is None or op.next.at > now:
+            return None
+        micros, due = to_micros(now), to_micros(op.next.at)
+        return self.database.read(lambda tx: shares.standing(tx, op.contract, micros, due))
 
     def pause_provider(self, contract: str, by: str, reason: str, at: datetime) -> bool:
         """Stop all calls to a provider; False where they were stopped already, by somebody whose reason stands."""

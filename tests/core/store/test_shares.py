@@ -301,3 +301,30 @@ def test_workers_that_see_no_others_are_found_out(store: Store, monkeypatch: pyt
         test_two_workers_together_never_have_more_than_the_contract_allows(store)
     with pytest.raises(AssertionError):
         test_leases_of_those_that_know_of_no_shares_count(store)
+
+
+# --- what people are told of it ---------------------------------------------------------------------------------
+
+
+def test_the_shares_of_a_moment_can_be_read(store: Store) -> None:
+    """Who has how many places, until when the rate is used up, and how many have been due for longer."""
+    line = [operation for wait in (9, 8, 7, 6, 5) for operation in opened(store, due=after(-wait))]
+    assert [one.operation.operation_id for one in ask(store, "w1", want(2, pace=pace(0.1)))] == [line[0].operation_id]
+    claim(store, "old", limit=1)
+    standing = store.standing(line[-1], T0)
+    assert standing is not None
+    assert [(one.owner, one.held, one.slots is None) for one in standing.holders] == [
+        ("old", 1, True),
+        ("w1", 1, False),
+    ]
+    assert standing.tat >= standing.clock + 9 * SECOND
+    assert standing.ahead == 2
+    assert store.standing(line[-1], after(-5.5)) is None  # it was not due yet
+
+
+def test_nothing_is_known_of_a_contract_that_nobody_has_claimed_for(store: Store) -> None:
+    """No share, no bucket, no lease."""
+    (operation,) = opened(store)
+    standing = store.standing(operation, T0)
+    assert standing is not None
+    assert (standing.holders, standing.tat, standing.ahead) == ((), 0, 0)
