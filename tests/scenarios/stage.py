@@ -39,11 +39,11 @@ POLL: Final = ('first = "50ms"\nfactor = 1.6\nmax = "400ms"', 'first = "1s"\nfac
 
 LEASE: Final = timedelta(minutes=10)
 TURNS: Final = 1000
+"""Most turns of one story; one that wants more goes round in a circle."""
+
 PATIENCE: Final = 60.0
 BREATH: Final = 0.02
 """Real seconds in which nothing ended and nobody woke the worker: then somebody may be waiting for his turn."""
-
-"""Most turns of one story; one that wants more goes round in a circle."""
 
 CALLS: Final = frozenset({"create", "cancel", "status", "result", "list"})
 
@@ -240,6 +240,7 @@ class Stage:
         self.ledger  # noqa: B018 - the ledger's file is made before
         store = Store.open(self.url)
         worker = self._make_worker(store, f"w{len(self._workers) + 1}")
+        worker.hand = self.clock
         self._workers.append((worker, store))
         self.loop.run(worker.equip(dies))
         return worker
@@ -266,9 +267,7 @@ class Stage:
     def _make_worker(self, store: Store, name: str) -> TurnWorker:
         results = ResultFolder.from_setting(str(self.folder / "results"))
         secrets = SecretResolver({"SIM_TOKEN": DEFAULT_TOKEN, **self.secrets})
-        worker = TurnWorker(store, results=results, name=name, lease=LEASE, clock=self.clock, secrets=secrets)
-        worker.hand = self.clock
-        return worker
+        return TurnWorker(store, results=results, name=name, lease=LEASE, clock=self.clock, secrets=secrets)
 
     def stop(self, worker: TurnWorker) -> None:
         """Stop a worker, as a signal does; the next turn is another one's."""
