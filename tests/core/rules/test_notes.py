@@ -98,10 +98,46 @@ def test_what_is_no_note(before: str, after: str) -> None:
         read(changed)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("\n\n", "\n", "no blank line before its signature"),
+        (NOTE.text().split("\n", 2)[2], "", "ends before its root"),
+        (NOTE.text().split("\n", 3)[3], "", "other lines than an opledger checkpoint"),
+        ("1042", "01042", "the size of the note is no number"),
+        ("number 17", "number x", "the number of the note is no number"),
+        ("operations 1000", "operations x", "the operations of the note is no number"),
+        ("events 20180", "events x", "the events of the note is no number"),
+        ("epoch 12", "epoch x", "the epoch of the note is no number"),
+        ("previous ab", "previous x", "previous in the note is no hash"),
+        (f"{'ab' * 32}\n", f"{'ab' * 32}\nacknowledged xy\n", "acknowledged in the note is no hash"),
+        ("12.000345Z", "12.345Z", "the time in the note is no time"),
+        ("AAECAwQF", "AA*ECAwQF", "base64 in it that cannot be read"),
+        ("AAECAwQF", "AAEC", "the root of the note is no hash"),
+        ("— ", "- ", "no signature of its own ledger"),
+        ("AAA=\n", "AAA=", "no signature of its own ledger"),
+        ("AQIDBA", "AQIDBAAAAA", "not the length of one"),
+        ("AAA=\n", "AAB=\n", "not written as opledger writes it"),
+    ],
+)
+def test_it_says_what_is_wrong_with_a_note(before: str, after: str, why: str) -> None:
+    """Somebody has to find out how it came to that."""
+    assert WHOLE.count(before) == 1
+    with pytest.raises(NoteInvalid, match=why):
+        read(WHOLE.replace(before, after))
+
+
 def test_a_note_that_never_ends_is_not_read() -> None:
     """An anchor is a file that anybody may have written to."""
-    with pytest.raises(NoteInvalid, match="longer than"):
-        read(WHOLE + "x" * notes.MAX_NOTE)
+    with pytest.raises(NoteInvalid, match="longer than 8192 characters"):
+        read(WHOLE.ljust(8193, "x"))
+    with pytest.raises(NoteInvalid, match="own ledger"):
+        read(WHOLE.ljust(8192, "x"))
+
+
+def test_a_text_that_is_no_utf_8_has_a_hash_too() -> None:
+    """It was found where a note should be."""
+    assert notes.hash_of("\ud800") not in (notes.hash_of("\ud801"), notes.hash_of(""))
 
 
 @given(st.data())
@@ -134,7 +170,16 @@ def test_a_known_key_has_its_known_id() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a+b", "a+00000000+AQ==", "PeterNeumann+c74f20a4+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"]
+    "text",
+    [
+        "",
+        "a",
+        "a+b",
+        "a+00000000+AQ==",
+        "PeterNeumann+c74f20a4+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW",
+        verifier_key("PeterNeumann", bytes(31)),
+        "\ud800+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW",
+    ],
 )
 def test_what_is_no_key(text: str) -> None:
     """A key that was copied wrongly must not read as one that no note is signed with."""
