@@ -30,7 +30,9 @@ def _rules(*names: str) -> tuple[str, ...]:
     return tuple(f"core/rules/test_{name}.py" for name in names)
 
 
-CONTRACT: Final = _rules("contract_file", "contract_bad", "contract_shipped", "guarantees", "toml_lines", "webhooks")
+CONTRACT: Final = _rules(
+    "contract_file", "contract_values", "contract_bad", "contract_shipped", "guarantees", "toml_lines", "webhooks"
+)
 STORE: Final = tuple(f"core/store/test_{name}.py" for name in ("claims", "recording", "leases_machine", "plans"))
 
 MODULES: Final = (

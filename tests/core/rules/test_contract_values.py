@@ -1,0 +1,83 @@
+"""Every value of a contract: as it is written, and as it is where nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from opledger.rules.files.contract import parse
+from tests.core.rules.test_contract_bad import GOOD
+
+HERE = Path(__file__).parent
+WHOLE = (HERE / "contract_whole.toml").read_text("utf-8")
+LEAST = (
+    GOOD
+    + """\
+[webhook]
+scheme = "hmac"
+secret = "env:A"
+signature = "header:x"
+signed = "{body}"
+job_id = "/id"
+[create.idempotency]
+mechanism = "query"
+name = "k"
+[[reconcile]]
+strategy = "get"
+path = "/{token}"
+[cancel]
+method = "POST"
+path = "/{job_id}"
+[result]
+url = "/u"
+"""
+)
+EMPTY = '[auth]\nkind = "none"\n[poll]\n[deadlines]\n[limits]\n[approval]\n[safety]\n'
+
+
+def flat(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """All values in something, each with its way there; durations in seconds, what is compiled as its text."""
+    if isinstance(value, timedelta):
+        yield key, value.total_seconds()
+    elif isinstance(value, Enum):
+        yield key, value.value
+    elif is_dataclass(value) and hasattr(value, "text"):
+        yield key, value.text
+    elif is_dataclass(value):
+        for one in fields(value):
+            yield from flat(getattr(value, one.name), f"{key}.{one.name}" if key else one.name)
+    elif isinstance(value, frozenset):
+        yield key, sorted(getattr(one, "value", one) for one in value)
+    elif isinstance(value, Mapping | tuple) and value:
+        for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from flat(inner, f"{key}[{name}]")
+    else:
+        yield key, value
+
+
+def values(source: str) -> list[str]:
+    """The lines of a contract, as `contract_values.txt` has them."""
+    contract = parse(source, environment={}, beside=lambda _: "{}")
+    return [f"{key} = {value!r}" for key, value in flat(contract, "") if key not in ("digest", "source")]
+
+
+def expected(heading: str) -> list[str]:
+    """The lines under a heading."""
+    parts = (HERE / "contract_values.txt").read_text("utf-8").split("### ")
+    (found,) = [part for part in parts if part.startswith(f"{heading}\n")]
+    return found.splitlines()[1:]
+
+
+def test_every_key_is_read_into_its_own_place() -> None:
+    """Each value differs from its default, and from its neighbour's: one that came from elsewhere would show."""
+    assert values(WHOLE) == expected("whole")
+
+
+def test_every_default_is_the_documented_one() -> None:
+    """A contract says only what is different; what it doesn't say is a promise of ours, tables or no tables."""
+    assert values(LEAST) == expected("least")
+    assert values(LEAST + EMPTY) == expected("least")
