@@ -9,7 +9,7 @@ import pytest
 
 from tests.architecture.source import modules, run_python
 
-NETWORK = {"aiohttp", "httpcore", "httpx", "httpx_aiohttp", "starlette", "uvicorn"}
+NETWORK = {"aiohttp", "httpcore", "httpx", "starlette", "uvicorn"}
 HEAVY = {"aiohttp", "alembic", "apscheduler", "httpx", "pydantic_settings", "sqlalchemy", "sqlmodel", "textual"}
 UNTOUCHED = NETWORK | HEAVY | {"psycopg", "sqlite3", "structlog", "ulid"}
 

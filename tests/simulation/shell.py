@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from opledger.edges.carriers import Outgoing, Reply
 from opledger.edges.clock import Clock
 from opledger.edges.http import Http
 from opledger.edges.secrets import SecretResolver
@@ -67,13 +68,15 @@ class SimCommits(Commits):
         committing._deliver(settled)
 
 
-class _Body(httpx.AsyncByteStream):
-    """What comes of an answer's body: all of it, or half and then an error."""
+class SimReply:
+    """What comes of a request: the head, and all of the body, or half of it and then an error."""
 
-    def __init__(self, body: bytes, *, cut: bool) -> None:
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes, *, cut: bool) -> None:
+        self.status, self.headers = status, headers
         self._body, self._cut = body, cut
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give the body."""
         if self._cut:
             yield self._body[: len(self._body) // 2]
             raise httpx.RemoteProtocolError("the peer closed the connection")
@@ -83,15 +86,18 @@ class _Body(httpx.AsyncByteStream):
         """Nothing is open."""
 
 
-class SimTransport(httpx.AsyncBaseTransport):
+class SimCarrier:
     """In place of sockets."""
 
     def __init__(self, world: World, *, effectful: bool) -> None:
         self._world, self._effectful = world, effectful
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def carry(self, outgoing: Outgoing) -> Reply:
         """Send a request through the simulated network."""
-        return await self._world.exchange(request, effectful=self._effectful)
+        return await self._world.exchange(outgoing, effectful=self._effectful)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
 
 
 class SimHttp(Http):
@@ -99,8 +105,8 @@ class SimHttp(Http):
 
     def __init__(self, clock: Clock, secrets: SecretResolver, *, max_connections: int, world: World) -> None:
         super().__init__(clock, secrets, max_connections=max_connections, tls=TLS)
-        self._effects = SimTransport(world, effectful=True)  # type: ignore[assignment]
-        self._reads = self._abroad = SimTransport(world, effectful=False)  # type: ignore[assignment]
+        self._effects = SimCarrier(world, effectful=True)
+        self._reads = self._abroad = SimCarrier(world, effectful=False)
         self._world = world
 
     async def send(self, request: Request) -> Any:
@@ -112,11 +118,6 @@ class SimHttp(Http):
         if took > request.timeout.total_seconds() + 0.25 and process.stalls == stalls:
             self._world.problem("I12", f"a call with {request.timeout} took {took:.2f} s")
         return outcome
-
-
-def response(status: int, headers: list[tuple[bytes, bytes]], body: bytes, *, cut: bool) -> httpx.Response:
-    """Make an answer."""
-    return httpx.Response(status, headers=headers, stream=_Body(body, cut=cut))
 
 
 _COMPILED: dict[Any, Any] = {}

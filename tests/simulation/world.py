@@ -21,6 +21,7 @@ from typing import Any, Final
 import httpx
 
 from opledger.config import Settings, load_settings
+from opledger.edges.carriers import Outgoing
 from opledger.edges.secrets import SecretResolver
 from opledger.errors import StoreUnavailable
 from opledger.ledger import Ledger
@@ -36,7 +37,7 @@ from tests.simulation.loop import WORLD, Process, current, new_loop
 from tests.simulation.loop import operation as driven
 from tests.simulation.ports import Results, SimClock, replaced
 from tests.simulation.provider import FLAVOURS, Arrived, Provider, contract
-from tests.simulation.shell import SimCommits, SimHttp, faulty, response
+from tests.simulation.shell import SimCommits, SimHttp, SimReply, faulty
 
 LEASE: Final = 30.0
 SAFETY: Final = 1_500.0  #: seconds with faults after the last submission
@@ -341,14 +342,14 @@ class World:
 
     # --- the network ------------------------------------------------------------------------------------------------
 
-    async def exchange(self, request: httpx.Request, *, effectful: bool) -> httpx.Response:
+    async def exchange(self, request: Outgoing, *, effectful: bool) -> SimReply:
         """Carry a request to the provider, and what comes of it back."""
         process = current()
-        headers = {name.decode().lower(): value.decode("latin-1") for name, value in request.headers.raw}
-        body = request.read()
-        entry = self.provider.read(request.method, str(request.url), headers, body, process.name)
+        headers = {name.lower(): value for name, value in request.headers}
+        body = request.body or b""
+        entry = self.provider.read(request.method, request.url, headers, body, process.name)
         phase, late = KINDS.get(entry.kind, "other"), False
-        tell = request.extensions["trace"]
+        tell = request.trace
         if effectful and self.dies("killed before send", process, phase):
             await self.loop.create_future()
         if effectful and self.swarm.strikes("stalled before send", self.chance):
@@ -371,7 +372,7 @@ class World:
         self.steps.calls += 1
         self.say(f"{process.name} sends {entry.kind} {entry.path} {(entry.ref or '')[-6:]} {entry.body[:12]}")
         future = self.loop.create_future()
-        query = request.url.query.decode()
+        query = request.url.partition("?")[2]
         way = (entry, body, query, fault, future, process)
         self.loop.in_strand(WORLD, self._arrive, *way, delay=self.moment(0.002, 0.08))
         reply = await future
@@ -380,7 +381,7 @@ class World:
         if reply.content_type is not None:
             said.setdefault("content-type", reply.content_type)
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in said.items()]
-        return response(reply.status, raw, reply.body, cut=fault == "cut")
+        return SimReply(reply.status, raw, reply.body, cut=fault == "cut")
 
     def _leaves(self, entry: Arrived, process: Process, *, effectful: bool, late: bool) -> None:
         """Look, with other eyes, at what is durable while the first byte leaves."""

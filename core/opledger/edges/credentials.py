@@ -31,6 +31,7 @@ class Purse(Protocol):
 
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE: Final = re.compile(r"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?")  # RFC 9110 §5.5
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _SECRET: Final = re.compile(r"\{secret\.([A-Za-z0-9_-]+)\}")
 _ABROAD: Final = frozenset({"accept", "accept-language", "user-agent"})
 _OURS: Final = frozenset(
@@ -129,11 +130,13 @@ async def _with_secrets(request: Request, header: str, value: str, purse: Purse)
     return "".join(parts)
 
 
-def encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
+def checked(headers: Headers) -> list[tuple[str, str]]:
     """Return headers as they are sent. Raises ConfigWrong for a value that could end one header and begin another."""
     sent = []
     for name, value in headers.values():
         if not _VALUE.fullmatch(value):
             raise ConfigWrong(f"the value of the header {name} has a control character in it, or blanks at its ends")
-        sent.append((name.encode("ascii"), value.encode("utf-8", "surrogatepass")))
+        if not value.isascii() and _HALF.search(value):
+            raise ConfigWrong(f"the value of the header {name} has half a character in it, which no UTF-8 can hold")
+        sent.append((name, value))
     return sent

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,12 +15,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
-import httpx_aiohttp
-from yarl import URL
 
 from opledger import __version__
 from opledger.edges import addresses, credentials
 from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
+from opledger.edges.carriers import Carrier, Effects, Outgoing, Reads, Reply, as_written, tidy
 from opledger.edges.clock import Clock
 from opledger.edges.connections import Connector, Guard
 from opledger.edges.failures import NotSent, Trail, words
@@ -36,6 +35,7 @@ from opledger.rules.redact import Redactor
 CONNECT_TIMEOUT: Final = 10.0
 STALL: Final = timedelta(seconds=30)
 
+_ALWAYS: Final = nullcontext()
 _WHOLE: Final = frozenset({200, 201, 203, 204})
 _BROKEN: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, aiohttp.ClientError, OSError, UnicodeError)
 
@@ -49,10 +49,8 @@ class Http:
 
     - *Effectful* requests go through httpx's own transport, each on a connection of its own. A kept connection that the
       server has just closed looks exactly like a request that was lost; without kept connections that cannot happen.
-    - *Reads* go through aiohttp, at about a third of the CPU, over kept connections. The two are not alike in what
-      their errors mean. httpx_aiohttp 0.2 turns every ClientConnectionError of aiohttp into httpx.ConnectTimeout, also
-      ServerDisconnectedError and a reset after the request was sent: it calls a lost answer "never connected". So its
-      errors are never taken as proof of anything, and no effectful request goes that way.
+    - *Reads* go through aiohttp, at about a quarter of the CPU, over kept connections. Its errors are never taken as
+      proof that nothing was sent, and no effectful request goes that way.
     """
 
     def __init__(
@@ -70,14 +68,16 @@ class Http:
         self._keys = Keys(clock, secrets, self._ask_for_token)
         self._slots = asyncio.Semaphore(max_connections)
         self._tls = tls or httpx.create_ssl_context()
-        self._effects = httpx.AsyncHTTPTransport(
-            verify=self._tls,
-            trust_env=False,
-            retries=0,
-            limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=0),
+        self._effects: Carrier = Effects(
+            httpx.AsyncHTTPTransport(
+                verify=self._tls,
+                trust_env=False,
+                retries=0,
+                limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=0),
+            )
         )
-        self._reads = httpx_aiohttp.AiohttpTransport(verify=self._tls, trust_env=False, client=self._session)
-        self._abroad = httpx_aiohttp.AiohttpTransport(verify=self._tls, trust_env=False, client=self._session_abroad)
+        self._reads: Carrier = Reads(self._session)
+        self._abroad: Carrier = Reads(self._session_abroad)
         self._known: tuple[str, ...] = ()
         self._scrub = Redactor(())
         self._mask = Mask(secrets)
@@ -151,8 +151,10 @@ class Http:
             async with asyncio.timeout(limit) as bound:
                 trail.ends = bound.when()
                 return await work
-        except TimeoutError:
-            return trail.failure(f"no whole answer within {limit:g} s")
+        except TimeoutError as error:
+            # Our own, unless it is one of aiohttp's, which are of the same class.
+            own = not isinstance(error, aiohttp.ClientError)
+            return trail.failure(f"no whole answer within {limit:g} s" if own else words(error))
         except TooLarge as error:
             return replace(trail.failure(str(error)), too_large=True)
         except (NotSent, Unusable) as error:
@@ -161,8 +163,13 @@ class Http:
             return trail.failure(words(error))
 
     async def _send(self, trail: Trail) -> Answer:
-        async with self._exchange(trail, trail.request.timeout) as response:
-            return await self._whole(trail, response, trail.request.max_bytes)
+        request = trail.request
+        async with self._slots if request.effectful else _ALWAYS:
+            reply = await self._reply(trail, request.timeout, {})
+            try:
+                return await self._whole(trail, reply, request.max_bytes)
+            finally:
+                await reply.aclose()
 
     async def _download(self, trail: Trail, stream: Stream, stall: timedelta) -> Download | Answer | Failure:
         try:
@@ -177,17 +184,18 @@ class Http:
 
     async def _streamed(self, trail: Trail, stream: Stream, stall: timedelta) -> Download | Answer | Failure:
         request, rest = trail.request, stream.rest
-        async with self._exchange(trail, stall, {} if rest is None else rest.asks) as response:
-            goes_on = rest is not None and response.status_code == 206
-            if response.status_code not in _WHOLE and not goes_on:
-                return await self._whole(trail, response, min(request.max_bytes, MAX_ANSWER))
-            headers = header_map(response.headers.raw)
+        reply = await self._reply(trail, stall, {} if rest is None else rest.asks)
+        try:
+            goes_on = rest is not None and reply.status == 206
+            if reply.status not in _WHOLE and not goes_on:
+                return await self._whole(trail, reply, min(request.max_bytes, MAX_ANSWER))
+            headers = header_map(reply.headers)
             if rest is None or not goes_on:
-                await stream.begin(response.status_code, self._hidden(headers))
+                await stream.begin(reply.status, self._hidden(headers))
             elif not rest.fits(headers):
                 raise Unusable("the rest that the server sent does not fit what is here")
             unpacker = Unpacker(headers, request.max_bytes, stream.received)
-            async for data in _chunks(response):
+            async for data in reply.chunks():
                 if stream.on_wire is not None:
                     stream.on_wire(data)
                 for piece in unpacker.feed(data):
@@ -196,26 +204,28 @@ class Http:
             if stream.falls_short:
                 return await stream.interrupted(trail.failure("the server sent less than the rest"))
             return await stream.finish(self._clock.now())
+        finally:
+            await reply.aclose()
 
-    async def _whole(self, trail: Trail, response: httpx.Response, limit: int) -> Answer:
+    async def _whole(self, trail: Trail, reply: Reply, limit: int) -> Answer:
         """Read an answer into memory."""
-        if response.status_code < 200:
-            raise Unusable(f"the server wants to switch protocols (status {response.status_code})")
-        headers = header_map(response.headers.raw)
+        if reply.status < 200:
+            raise Unusable(f"the server wants to switch protocols (status {reply.status})")
+        headers = header_map(reply.headers)
         pieces: list[bytes] = []
         if trail.request.method.upper() != "HEAD":
             unpacker = Unpacker(headers, limit)
-            async for data in _chunks(response):
+            async for data in reply.chunks():
                 pieces.extend(unpacker.feed(data))
             unpacker.finish()
         body, at = b"".join(pieces), self._clock.now()
         if trail.guest_of is not None:
             # A token endpoint may give the token that we have: masked, it could not be used. Nobody else reads this.
-            return Answer(response.status_code, headers, body, at, trail.request.url)
+            return Answer(reply.status, headers, body, at, trail.request.url)
         # An answer that repeats our credentials is scrubbed before anybody reads a word out of it (I24).
         headers, body = self._hidden(headers), self._scrubber().hide_bytes(body)
-        renewed = response.status_code == 401 and trail.renewed is not None and await trail.renewed(trail.ends)
-        return Answer(response.status_code, headers, body, at, trail.request.url, renewed=renewed)
+        renewed = reply.status == 401 and trail.renewed is not None and await trail.renewed(trail.ends)
+        return Answer(reply.status, headers, body, at, trail.request.url, renewed=renewed)
 
     def _scrubber(self) -> Redactor:
         known = self._secrets.known()
@@ -227,34 +237,27 @@ class Http:
         scrub = self._scrubber()
         return {name: scrub.hide_text(value) for name, value in headers.items()}
 
-    @asynccontextmanager
-    async def _exchange(
-        self, trail: Trail, silence: timedelta, adds: Mapping[str, tuple[str, str]] | None = None
-    ) -> AsyncIterator[httpx.Response]:
-        """Send, and give the answer whose body is still to be read; at the end the connection is let go."""
+    async def _reply(self, trail: Trail, silence: timedelta, adds: Mapping[str, tuple[str, str]]) -> Reply:
+        """Send, and return the answer whose body is still to be read; the caller lets it go."""
         request = trail.request
         own = _is_own(request)
-        outgoing = await self._outgoing(trail, silence, adds or {}, own=own)
-        async with self._slots if request.effectful else nullcontext():
-            transport: httpx.AsyncBaseTransport = self._effects if request.effectful else self._reads
-            if not own or trail.guest_of is not None:
-                await self._look_abroad(request, trail.guest_of or request.origin)
-                transport = self._abroad
-            trail.handed_over = True
-            try:
-                response = await transport.handle_async_request(outgoing)
-            except BaseException:
-                await trail.abandon()
-                raise
-            trail.status = response.status_code
-            try:
-                yield response
-            finally:
-                await response.aclose()
+        outgoing = await self._outgoing(trail, silence, adds, own=own)
+        carrier: Carrier = self._effects if request.effectful else self._reads
+        if not own or trail.guest_of is not None:
+            await self._look_abroad(request, trail.guest_of or request.origin)
+            carrier = self._abroad
+        trail.handed_over = True
+        try:
+            reply = await carrier.carry(outgoing)
+        except BaseException:
+            await trail.abandon()
+            raise
+        trail.status = reply.status
+        return reply
 
     async def _outgoing(
         self, trail: Trail, silence: timedelta, adds: Mapping[str, tuple[str, str]], *, own: bool
-    ) -> httpx.Request:
+    ) -> Outgoing:
         """Make the request that leaves; only this one has credentials in it."""
         request = trail.request
         headers, url, body = credentials.plain_headers(request, own=own), request.url, request.body
@@ -272,20 +275,15 @@ class Http:
         if request.effectful:
             headers["connection"] = ("Connection", "close")
         total = request.timeout.total_seconds()
-        return httpx.Request(
+        return Outgoing(
             request.method,
-            url,
-            headers=credentials.encoded(headers),
-            content=body if own else None,
-            extensions={
-                "timeout": {
-                    "connect": min(CONNECT_TIMEOUT, total),
-                    "read": min(silence.total_seconds(), total),
-                    "write": total,
-                    "pool": total,
-                },
-                "trace": trail.trace,
-            },
+            tidy(url),
+            credentials.checked(headers),
+            body if own else None,
+            connect=min(CONNECT_TIMEOUT, total),
+            silence=min(silence.total_seconds(), total),
+            total=total,
+            trace=trail.trace,
         )
 
     async def _ask_for_token(self, request: Request, base: str) -> Answer | Failure:
@@ -337,15 +335,8 @@ class Http:
         # the server has read them. There is no public switch.
         session._retry_connection = False  # noqa: SLF001
         # aiohttp rewrites percent-escapes ("%2f" becomes "/"), which breaks URLs that are signed as they are written.
-        session._build_url = _as_written  # type: ignore[method-assign]  # noqa: SLF001
+        session._build_url = as_written  # type: ignore[method-assign]  # noqa: SLF001
         return session
-
-
-async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Give the bytes of the wire. `aiter_bytes` of httpx would unpack without any bound (F8)."""
-    assert isinstance(response.stream, httpx.AsyncByteStream)
-    async for data in response.stream:
-        yield data
 
 
 def _is_own(request: Request) -> bool:
@@ -353,7 +344,3 @@ def _is_own(request: Request) -> bool:
         return origin_of(request.url) == request.origin
     except ValueError:
         raise NotSent("the URL is not one that can be used") from None
-
-
-def _as_written(str_or_url: str | URL) -> URL:
-    return URL(str(str_or_url), encoded=True)

@@ -12,7 +12,7 @@ from opledger.rules.redact import Redactor
 
 LOGGERS: Final = (
     *("httpx", "httpcore", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy"),
-    *("aiohttp", "aiohttp.client", "aiohttp.internal", "httpx_aiohttp"),
+    *("aiohttp", "aiohttp.client", "aiohttp.internal"),
 )
 _QUERY: Final = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -90,6 +91,14 @@ def origin_of(url: str) -> str:
 
     Raises ValueError for anything that is not an absolute http or https URL without credentials in it.
     """
+    if url.startswith(("https://", "http://")):
+        end = url.find("/", len("https://"))  # all that says where it leads stands before
+        return _origin(url if end < 0 else url[:end])
+    return _origin(url)
+
+
+@lru_cache(maxsize=256)  # a worker asks this several times for each call, and always of the same few hosts
+def _origin(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not an absolute http or https URL")
