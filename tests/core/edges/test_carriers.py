@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opledger.edges import carriers, credentials
+from opledger.edges import credentials
 from opledger.edges.carriers import tidy
 from opledger.errors import ConfigWrong
 
@@ -44,7 +44,7 @@ def test_a_url_leaves_as_httpx_would_write_it(scheme: str, authority: str, rest:
 
 def test_an_ordinary_url_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that providers use take the quick way."""
-    monkeypatch.setattr(carriers.httpx, "URL", lambda url: pytest.fail(f"parsed {url}"))
+    monkeypatch.setattr("opledger.edges.carriers.httpx.URL", lambda url: pytest.fail(f"parsed {url}"))
     for url in (
         "https://api.example.com/v1/jobs/job_1?page=2&after=a%2Fb",
         "http://127.0.0.1:8123/jobs/01KZ/result",
