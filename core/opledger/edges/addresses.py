@@ -58,7 +58,7 @@ def literal(host: str) -> Kind | None:
     try:
         return kind_of(bare)
     except ValueError:
-        if ":" in bare or bare.rstrip(".").replace(".", "").isdigit():
+        if ":" in bare or bare.replace(".", "").isdigit():
             raise AddressRefused from None
         return None
 

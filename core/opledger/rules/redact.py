@@ -118,8 +118,8 @@ class Redactor:
             except UnicodeDecodeError:  # a binary key has no text of its own
                 continue
         texts = {form for form in texts if len(form) >= LEAST}
-        self._texts: Final = tuple(sorted(texts, key=len, reverse=True))
-        self._bytes: Final = tuple(sorted(raw | {form.encode() for form in texts}, key=len, reverse=True))
+        self._texts: Final = tuple(texts)
+        self._bytes: Final = tuple(raw | {form.encode() for form in texts})
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._bytes)} forms)"

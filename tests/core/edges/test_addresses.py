@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import socket
+from contextvars import Context
 
 import pytest
 
-from opledger.edges.addresses import AddressRefused, Kind, kind_of, kinds, literal, permitted
+from opledger.edges.addresses import PERMITTED, AddressRefused, Kind, kind_of, kinds, literal, permitted
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,8 @@ from opledger.edges.addresses import AddressRefused, Kind, kind_of, kinds, liter
         ("64:ff9b::5db8:d822", "public"),
         ("::a00:7", "private"),
         ("::7f00:1", "loopback"),
+        ("::2", "private"),
+        ("127.0.0.1%lo", "loopback"),
     ],
 )
 def test_addresses_are_told_apart(address: str, kind: Kind) -> None:
@@ -44,7 +47,7 @@ def test_addresses_are_told_apart(address: str, kind: Kind) -> None:
 @pytest.mark.parametrize("host", ["127.1", "2130706433", "0", "010.0.0.1", "1:2", "127.0.0.1."])
 def test_odd_ways_to_write_an_address_are_refused(host: str) -> None:
     """One program reads them as a name, another as an address."""
-    with pytest.raises(AddressRefused):
+    with pytest.raises(AddressRefused, match="the host has a private address"):
         literal(host)
 
 
@@ -70,10 +73,17 @@ def test_only_who_is_inside_leads_inside(base: set[Kind], allowed: set[Kind]) ->
     assert permitted(frozenset(base)) == allowed
 
 
+def test_a_request_that_nobody_vouched_for_leads_to_public_addresses_only() -> None:
+    """What has no base URL of its own comes from outside."""
+    assert Context().run(PERMITTED.get) == {"public"}
+
+
 async def test_a_host_is_where_all_of_its_addresses_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name with one harmless and one private address is the usual trick."""
     assert await kinds("127.0.0.1", 80) == {"loopback"}
     assert await kinds("localhost", 80) == {"loopback"}
+    with pytest.raises(AddressRefused):
+        await kinds("127.1", 80)
     found = [(socket.AF_INET, 1, 6, "", (address, 80)) for address in ("93.184.216.34", "10.0.0.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     assert await kinds("api.example.com", 80) == {"public", "private"}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from opledger.rules.redact import (
     FRAGMENT,
+    LONG,
     MASK,
     Redactor,
     mask_header,
@@ -34,6 +35,7 @@ ENCODERS: dict[str, Callable[[str], str]] = {
     "url": lambda secret: quote(secret, safe=""),
     "url path": quote,
     "url form": quote_plus,
+    "url, as browsers do": lambda secret: quote(secret, safe="!*'()~"),
     "url, small hex": lambda secret: re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
     "url, every byte": lambda secret: "".join(f"%{byte:02X}" for byte in secret.encode()),
     "url, every byte, small hex": lambda secret: "".join(f"%{byte:02x}" for byte in secret.encode()),
@@ -73,6 +75,15 @@ def test_a_secret_is_found_inside_base64(before: bytes, secret: bytes, after: by
     assert whole[start:end].encode() not in Redactor([secret]).mask_bytes(f"Basic {whole}".encode())
 
 
+@pytest.mark.parametrize("after", ["", "x", "xx"])
+@pytest.mark.parametrize("before", ["", "u", "u:", "us:", "use:"])
+def test_all_that_a_secret_decides_in_base64_is_masked(before: str, after: str) -> None:
+    """And nothing more: each character that is left is one of a neighbour's."""
+    whole = base64.b64encode(f"{before}{KEY}{after}".encode()).decode()
+    start, end = -(-len(before) * 8 // 6), (len(before) + len(KEY)) * 8 // 6
+    assert Redactor([KEY]).mask_text(f"Basic {whole}") == f"Basic {whole[:start]}{MASK}{whole[end:]}"
+
+
 @given(st.lists(SECRETS, min_size=1, max_size=3), TEXT, TEXT, st.sampled_from(sorted(ENCODERS)))
 def test_masking_twice_changes_nothing_more(secrets: list[str], before: str, after: str, name: str) -> None:
     """An answer passes several sinks, each of which masks; and no secret may be left after the first."""
@@ -99,6 +110,21 @@ def test_overlapping_secrets_leave_no_rest() -> None:
     """Masking one first would leave the tail of the other."""
     assert Redactor(["alpha-beta", "beta-gamma"]).mask_text("x alpha-beta-gamma y") == f"x {MASK} y"
     assert Redactor(["abab"]).mask_text("-ababab-") == f"-{MASK}-"
+    assert Redactor(["aaaa"]).mask_text("-aaaaa-") == f"-{MASK}-"
+
+
+def test_what_stands_between_secrets_stays() -> None:
+    """Each is masked where it stands; two that touch are one mask, which doesn't say how many there were."""
+    redactor = Redactor([KEY, "alpha-beta"])
+    assert redactor.mask_text(f"{KEY} a {KEY} b alpha-beta c {KEY}") == "*** a *** b *** c ***"
+    assert redactor.mask_text(f"x{KEY}{KEY}alpha-betay") == "x***y"
+
+
+def test_known_secrets_can_be_hidden_alone() -> None:
+    """Whoever follows a URL of an answer needs all that we cannot know to be a secret."""
+    redactor = Redactor([KEY])
+    assert redactor.hide_text(f"https://h/?sig=1&x={KEY}") == "https://h/?sig=1&x=***"
+    assert redactor.hide_bytes(f"https://h/?sig=1&x={KEY}".encode()) == b"https://h/?sig=1&x=***"
 
 
 def test_a_piece_of_a_random_secret_is_found() -> None:
@@ -108,15 +134,37 @@ def test_a_piece_of_a_random_secret_is_found() -> None:
     assert redactor.mask_text("tail WDarjtT1zdp7dc") == f"tail {MASK}"
     assert redactor.mask_text("hex 884c7d65") == f"hex {MASK}"
     assert redactor.mask_text("short 4eC39Hq") == "short 4eC39Hq"
+    assert Redactor(["abcdef12-abcdef12"]).mask_text("hex abcdef12") == f"hex {MASK}"
 
 
 def test_a_piece_that_is_a_word_stays() -> None:
     """Masking "password" or "reports-" wherever it stands would make every record unreadable."""
     redactor = Redactor(
-        ["reports-password-of-2026", "sk-live-password-staging", "deadbeefdeadbeef", "1234567890123456"]
+        [
+            "reports-password-of-2026",
+            "sk-live-password-staging",
+            "deadbeefdeadbeef",
+            "1234567890123456",
+            "OUR-REPORTS-OF-2026",
+            "The-Password-For-Staging",
+        ]
     )
-    text = 'reports-1 {"password": null} sk-live-x of-2026 deadbeef 12345678'
+    text = (
+        'reports-1 {"password": null} sk-live-x of-2026 deadbeef 12345678 password-of-2026 REPORTS-OF-2026 The-Password'
+    )
     assert redactor.mask_text(text) == text
+
+
+def test_every_piece_of_a_secret_that_is_not_long_is_found() -> None:
+    """Up to `LONG` characters: from the first to the last, and none that is shorter than a piece."""
+    secret = "".join(f"aB{number:02}" for number in range(32))
+    for whole in (secret, secret[:20]):
+        redactor = Redactor([whole])
+        starts = range(len(whole) - FRAGMENT + 1)
+        assert [redactor.mask_text(whole[at : at + FRAGMENT]) for at in starts] == [MASK] * len(starts)
+        assert redactor.mask_text(whole[-FRAGMENT + 1 :]) == whole[-FRAGMENT + 1 :]
+    assert len(secret) == LONG
+    assert Redactor([secret + "x"]).mask_text(secret[3 : 3 + FRAGMENT]) == secret[3 : 3 + FRAGMENT]
 
 
 def test_the_pieces_of_a_long_secret_are_few() -> None:
@@ -144,6 +192,15 @@ def test_what_is_too_short_is_no_secret() -> None:
     redactor = Redactor(["", "abc", b"\x00\x01"])
     assert redactor.mask_text("abc") == "abc"
     assert redactor.mask_bytes(b"abc\x00\x01") == b"abc\x00\x01"
+    assert Redactor(["éé"]).mask_text("éé") == "éé"
+
+
+def test_one_secret_hides_no_other() -> None:
+    """Behind one that is too short, or no text, there may be one that is known."""
+    for first in ("abc", b"\xff\xfe\x00\x80key", "key\udcff"):
+        assert Redactor([first, KEY]).mask_text(f"a {KEY}") == f"a {MASK}"
+    half = "key\udcff"  # as bytes that are no UTF-8 come out of the environment
+    assert Redactor([half]).mask_bytes(b"a " + half.encode("utf-8", "surrogatepass")) == b"a ***"
 
 
 def test_a_binary_secret_is_masked_where_it_can_stand() -> None:
@@ -162,7 +219,7 @@ def test_bytes_without_secrets_stay_as_they_are(data: bytes) -> None:
 
 def test_a_redactor_does_not_show_its_secrets() -> None:
     """A traceback prints it."""
-    assert KEY not in repr(Redactor([KEY]))
+    assert re.fullmatch(r"Redactor\(\d+ forms\)", repr(Redactor([KEY])))
 
 
 # --- told by name -----------------------------------------------------------------------------------------------------
@@ -236,9 +293,24 @@ def test_names_of_credentials(name: str, secret: bool) -> None:
     assert secret_name(name) is secret
 
 
+def test_every_name_that_is_known_for_credentials() -> None:
+    """In whatever way it is written; some count alone only, some at the end of a longer name too."""
+    alone = (
+        "access_key Access-Key-ID auth AUTHORIZATION AWSAccessKeyId bearer credentials hmac id_token jwt key passwd pwd"
+    )
+    alone += " refresh_token sas sig token"
+    ends = "access_token api-key auth_key AuthToken credential csrf-token functions-key password private-token secret"
+    ends += " security-token sessionToken signature subscription-key user_token vault-token xsrf-token"
+    assert [name for name in alone.split() if not secret_name(name) or secret_name(f"my_{name}_x")] == []
+    assert [name for name in ends.split() if not secret_name(name) or not secret_name(f"x-my-{name}")] == []
+
+
 @pytest.mark.parametrize(
     ("name", "value", "masked"),
     [
+        ("Authentication-Info", "nextnonce=x", MASK),
+        ("Proxy-Authentication-Info", "nextnonce=x", MASK),
+        ("set_cookie", "a=b", MASK),
         ("Authorization", "Bearer x", MASK),
         ("proxy-authorization", "Basic x", MASK),
         ("Cookie", "a=b", MASK),
@@ -271,6 +343,7 @@ def test_a_known_secret_is_masked_in_any_header() -> None:
         ({"patient": {"name": "x", "id": 1}}, ["/patient/name"], {"patient": {"name": "[redacted]", "id": 1}}),
         ({"a": [{"b": 1}, {"b": 2}]}, ["/a/1/b"], {"a": [{"b": 1}, {"b": "[redacted]"}]}),
         ({"a/b": {"m~n": 1}}, ["/a~1b/m~0n"], {"a/b": {"m~n": "[redacted]"}}),
+        ([1, 2, 3, 4], ["/0", "/2"], ["[redacted]", 2, "[redacted]", 4]),
         ({"": {"": 1}}, ["//"], {"": {"": "[redacted]"}}),
         ({"a": None}, ["/a"], {"a": "[redacted]"}),
         ({"a": 1}, [""], "[redacted]"),
