@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from tests.chaos.planted import PLANTS
-from tests.chaos.run import run
+from tests.chaos.run import REACHED, Outcome, run
 from tests.chaos.schedule import Plan, draw
 
 pytestmark = pytest.mark.processes
@@ -25,6 +26,18 @@ def test_a_plan_is_drawn_from_its_seed() -> None:
     assert draw(Plan(seed=4)) == draw(Plan(seed=4)) != draw(Plan(seed=5))
     kinds = {blow.what for blow in draw(Plan(seed=4, database="postgresql"))}
     assert kinds == {"kill", "pause", "terminate", "restart", "crash", "deafen", "revoke"}
+
+
+def test_a_run_that_met_less_than_its_share_is_red() -> None:
+    """A minute must have met everything, and a third of one a third: what comes once a minute may be lacking."""
+    outcome = Outcome(Plan(seconds=60))
+    assert {line.rpartition(":")[0] for line in outcome.missed()} == set(REACHED)
+    outcome.counts.update(REACHED)
+    assert outcome.missed() == []
+    third = Outcome(Plan(seconds=20), counts=Counter({"kills": 1, "pauses": 1, "wire: jobs started": 5}))
+    assert [line.rpartition(":")[0] for line in third.missed()] == [
+        "leases taken over", "calls that nobody answers for", "wire: jobs started",
+    ]  # fmt: skip
 
 
 @by_luck

@@ -28,9 +28,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--images", type=int, help="power: stop after so many (2,000; with --long 100,000)")
     parser.add_argument("--points", type=int, help="faults: points of each story and kind (2; with --long all)")
-    parser.add_argument("--at", type=int, help="power: only this point of the trace; faults: only this call")
+    parser.add_argument("--at", type=int, help="power: only this point of the trace; faults: only the Nth call")
     parser.add_argument("--kind", default="", help="faults: only this kind")
-    parser.add_argument("--calls", default="", help="faults: one call of each of these: 'database sync,files write'")
+    parser.add_argument(
+        "--calls", default="", help="faults: the Nth call of each of these, or the first: 'database sync,files write'"
+    )
     parser.add_argument("--trace", type=Path, help="power: a trace that a violation left")
     parser.add_argument("--break", dest="broken", default="", help="damage the product in memory first")
     asked = parser.parse_args()

@@ -79,10 +79,10 @@ LOUD: Final = re.compile(r"Traceback|did not expect|Exception ignored")
 
 
 class Striker:
-    """Counts calls, and strikes at the chosen one."""
+    """Counts calls, and strikes at the chosen one: the `nth` of all that can fail so, or of one `call` of these."""
 
-    def __init__(self, kind: Kind, nth: int, say: Say) -> None:
-        self._kind, self._nth, self._say = kind, nth, say
+    def __init__(self, kind: Kind, nth: int, say: Say, call: str = "") -> None:
+        self._kind, self._nth, self._say, self._call = kind, nth, say, call
         self.count = 0
         self._failed = 0
         self._well = False
@@ -91,6 +91,8 @@ class Striker:
     def before(self, call: Call) -> Refusal | None:
         """Strike, or count."""
         if not self._kind.applies(call):
+            return None
+        if self._call and self.count < self._nth and f"{call.room} {call.what}" != self._call:
             return None
         self.count += 1
         if self.count < self._nth or self._well:
@@ -121,12 +123,14 @@ class Striker:
         self._well = True
 
 
-def arm(place: Place, kind: Kind, nth: int, break_it: Callable[[], None]) -> tuple[Arm, Callable[[], int]]:
+def arm(
+    place: Place, kind: Kind, nth: int, break_it: Callable[[], None], call: str = ""
+) -> tuple[Arm, Callable[[], int]]:
     """What prepares the child, and tells at its end how many calls there were."""
     holder: list[Striker] = []
 
     def prepare(say: Say) -> None:
-        striker = Striker(kind, nth, say)
+        striker = Striker(kind, nth, say, call)
         holder.append(striker)
         layer = Layer(place.disk, striker)
         Files(place.disk, striker, layer.lock).install()
@@ -231,11 +235,18 @@ def _files(place: Place) -> list[str]:
 
 
 def run(
-    place: Place, sim: SimProcess, kind: Kind, nth: int, clean: Clean, break_it: Callable[[], None] = nothing
+    place: Place,
+    sim: SimProcess,
+    kind: Kind,
+    nth: int,
+    clean: Clean,
+    break_it: Callable[[], None] = nothing,
+    *,
+    call: str = "",
 ) -> Case:
-    """One case, at a place that is prepared."""
+    """One case, at a place that is prepared; `call` as in `Striker`."""
     case = Case(place.story.name, kind.name, nth)
-    prepare, count = arm(place, kind, nth, break_it)
+    prepare, count = arm(place, kind, nth, break_it, call)
     first = live(place, arm=prepare, last=count)
     struck = first.facts.get("struck")
     if struck is None:

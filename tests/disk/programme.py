@@ -13,12 +13,12 @@ import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opledger.edges.clock import new_id
 from opledger.sim.process import SimProcess
@@ -27,7 +27,7 @@ from tests.disk import breaks
 from tests.disk import faults as failing
 from tests.disk import power as power_cuts
 from tests.disk.recorder import nothing, record
-from tests.disk.stories import READY, SHORT, STORIES, Place, Story, prepare
+from tests.disk.stories import SHORT, STORIES, Place, Story, live, prepare
 
 SHOWN: Final = 20
 """Violations that are printed."""
@@ -40,12 +40,20 @@ def bench() -> Iterator[Path]:
     base = Path(tempfile.mkdtemp(prefix="opledger-disk-", dir=parent))
     try:
         open_database(f"sqlite:///{base / 'template.db'}").close()
-        for name in READY:
-            with suppress(ImportError):
-                import_module(name)
+        _load(base)
         yield base
     finally:
         shutil.rmtree(base, ignore_errors=True)
+
+
+def _load(base: Path) -> None:
+    """Import here whatever a child imported by its end: otherwise each of them would, anew."""
+    with SimProcess() as sim:
+        life = live(stage(base, 0, STORIES["approve"], sim), last=lambda: sorted(sys.modules))
+    assert life.ended == 0, life.said
+    for name in life.facts["last"]:
+        with suppress(ImportError):
+            import_module(name)
 
 
 def stage(base: Path, job: int, story: Story, sim: SimProcess) -> Place:
@@ -236,18 +244,19 @@ def faults(asked: Namespace) -> int:
 
         def work(job: int, tell: Tell) -> None:
             with SimProcess(seed=asked.seed) as sim:
-                for story, kind, nth in cases[job::jobs]:
-                    for at in itertools.count(nth) if nth > len(clean[story].calls[kind]) else (nth,):
+                for one in cases[job::jobs]:
+                    for at in _tries(one, len(clean[one.story].calls[one.kind])):
                         sim.control(reset=True)
-                        place = stage(base, job, STORIES[story], sim)
-                        case = failing.run(place, sim, failing.KINDS[kind], at, clean[story], break_it)
+                        place, kind = stage(base, job, STORIES[one.story], sim), failing.KINDS[one.kind]
+                        case = failing.run(place, sim, kind, at, clean[one.story], break_it, call=one.call)
                         shutil.rmtree(place.folder, ignore_errors=True)
-                        tell({"story": story, "kind": kind, "nth": at, "struck": case.struck, "counts": case.counts})
+                        about = {**one._asdict(), "nth": at, "struck": case.struck}
+                        tell({**about, "counts": case.counts})
                         for why in case.broken:
-                            tell({"broken": why[:900], "story": story, "kind": kind, "nth": at, "struck": case.struck})
+                            tell({**about, "broken": why[:900]})
                         if case.broken:
                             _log(case).write_text(case.told, encoding="utf-8")
-                        if case.struck is None:
+                        if (case.struck is None) != bool(one.call):
                             break
 
         for told in on_jobs(jobs, work):
@@ -298,25 +307,44 @@ STRUCK: Final = (
 """What every run must have struck."""
 
 
-def _cases(asked: Namespace, clean: Mapping[str, failing.Clean]) -> list[tuple[str, str, int]]:
-    """Story, kind and call; one behind the last call means: go on until a run is clean."""
+class _One(NamedTuple):
+    """The call that is to fail: the nth of a story that can fail in this way, or the nth of one kind of call."""
+
+    story: str
+    kind: str
+    nth: int
+    call: str = ""
+
+
+def _tries(one: _One, calls: int) -> Iterable[int]:
+    """Which calls are struck, one after the other: behind the last one until a run is clean.
+
+    How many there are of a kind of call depends on who was faster. Where there were not so many the first is struck.
+    """
+    if one.call:
+        return dict.fromkeys((one.nth, 1))
+    return itertools.count(one.nth) if one.nth > calls else (one.nth,)
+
+
+def _cases(asked: Namespace, clean: Mapping[str, failing.Clean]) -> list[_One]:
+    """What is to fail; one behind the last call means: go on until a run is clean."""
     random, found = Random(f"{asked.seed} faults"), []
     kinds = [asked.kind] if asked.kind else list(failing.KINDS)
     for kind in kinds:
-        rare: dict[str, list[tuple[str, str, int]]] = {}
+        rare: dict[str, list[_One]] = {}
         for story, good in clean.items():
             calls = good.calls[kind]
             if asked.calls:
-                found += [(story, kind, calls.index(call) + 1) for call in asked.calls.split(",")]
+                found += [_One(story, kind, asked.at or 1, call) for call in asked.calls.split(",")]
             elif asked.at is not None:
-                found.append((story, kind, asked.at))
+                found.append(_One(story, kind, asked.at))
             elif asked.long and asked.points is None:
-                found += [(story, kind, nth) for nth in range(1, len(calls) + 2)]
+                found += [_One(story, kind, nth) for nth in range(1, len(calls) + 2)]
             else:
                 points = min(asked.points or 2, len(calls))
-                found += [(story, kind, nth) for nth in sorted(random.sample(range(1, len(calls) + 1), points))]
-            for nth, call in enumerate(calls, 1):
-                rare.setdefault(call, []).append((story, kind, nth))
+                found += [_One(story, kind, nth) for nth in sorted(random.sample(range(1, len(calls) + 1), points))]
+            for call, times in Counter(calls).items():
+                rare.setdefault(call, []).extend(_One(story, kind, nth, call) for nth in range(1, times + 1))
         if asked.at is None and not asked.calls and not (asked.long and asked.points is None):
             found += [random.choice(rare[call]) for call in sorted(rare)]
     found = sorted(set(found))
@@ -331,5 +359,6 @@ def _log(case: failing.Case) -> Path:
 def _fault(told: dict[str, Any], asked: Namespace) -> str:
     again = f"python -m tests.disk faults --only {told['story']} --kind {told['kind']} --at {told['nth']}"
     again += f" --break {asked.broken}" if asked.broken else ""
+    again += f" --calls '{told['call']}'" if told["call"] else ""
     where = f"{told['story']}, {told['kind']} at call {told['nth']} ({told['struck']})"
     return f"VIOLATION {where}: {told['broken']}; repeat: {again}"

@@ -128,9 +128,6 @@ STORIES: Final[Mapping[str, Story]] = {
 SHORT: Final = ("ideal", "cancel", "approve", "batch", "born")
 """The stories of the short form."""
 
-READY: Final = ("opledger.cli.program", "opledger.service", "anyio._backends._asyncio", "httpcore", "uvloop")
-"""What a child would import only when it runs, each anew."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

@@ -25,7 +25,7 @@ from tests.hosts.bystander import Bystander
 from tests.hosts.cuts import CUTS, REACHED, Cut, Told, cut_off, judge_all
 from tests.hosts.rig import Slow, rig
 from tests.hosts.worker import PLANTS
-from tests.programme import SKIPPED
+from tests.support.beside import SKIPPED
 
 INSIDE: Final = "--inside"
 
