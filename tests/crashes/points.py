@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import aiohttp
 
-from opledger.edges.failures import Trail
 from opledger.edges.files import Partial
 from opledger.edges.http import Http
 from opledger.store import Store
@@ -154,18 +153,12 @@ def _calls(points: Points) -> None:
     _async(points, Http, "_ask_for_token", lambda *_: ["call token"])  # type: ignore[arg-type]
     _chunks(points)  # type: ignore[arg-type]
     _async(points, Http, "download", lambda *_: ["download"])  # type: ignore[arg-type]
-    trace, start = Trail.trace, aiohttp.ClientResponse.start
-
-    async def tracing(self: Trail, event: str, info: Any) -> None:
-        await trace(self, event, info)
-        if event == "http11.send_request_body.complete":
-            points("sent", [f"call {self.request.method}"])
+    start = aiohttp.ClientResponse.start
 
     async def starting(self: aiohttp.ClientResponse, connection: Any) -> aiohttp.ClientResponse:
         points("sent", [f"call {self.method}"])
         return await start(self, connection)
 
-    Trail.trace = tracing  # type: ignore[method-assign]
     aiohttp.ClientResponse.start = starting  # type: ignore[method-assign]
 
 

@@ -6,6 +6,8 @@ import asyncio
 import functools
 import select
 import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, Final
 
 import aiohttp
@@ -74,6 +76,27 @@ class Connector(aiohttp.TCPConnector):
                 return kept
             kept.close()
         return None
+
+
+Told = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+TOLD: Final[ContextVar[Told]] = ContextVar("told")
+"""Who is told how far the request of this task is, for `Anew`."""
+
+
+class Anew(Connector):
+    """Connects for each request anew, and says, in the words of httpcore, when bytes of it may leave from."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(force_close=True, **how)
+
+    async def connect(self, req: aiohttp.ClientRequest, *how: Any, **more: Any) -> Connection:
+        """Connect, with TLS where that is asked for. What fails until it returns has sent nothing of the request."""
+        told = TOLD.get()
+        await told("connection.connect_tcp.started", {})
+        connection = await super().connect(req, *how, **more)
+        await told("http11.send_request_headers.started", {})
+        return connection
 
 
 def _unread(handler: ResponseHandler) -> bool:

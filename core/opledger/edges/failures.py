@@ -19,7 +19,7 @@ class NotSent(Exception):
 class Trail:
     """How far one request got, and so what a failure says about it.
 
-    "Not delivered" is claimed only on proof: either we never gave the request to a transport, or httpcore told of
+    "Not delivered" is claimed only on proof: either we never gave the request to a transport, or that told of
     connecting (TCP, then TLS) and of nothing after it. An event that is not known counts as "bytes may have left".
     """
 
@@ -34,21 +34,13 @@ class Trail:
         self.status: int | None = None
         self._connecting = False
         self._beyond = False
-        self._connection: Any = None
 
-    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take one of httpcore's trace events; aiohttp has none."""
+    async def trace(self, event: str, _: Mapping[str, Any]) -> None:
+        """Be told how far the request is, in the words of httpcore."""
         if event in _BEFORE_ANY_BYTE:
             self._connecting = True
         else:
             self._beyond = True
-        if event == "connection.connect_tcp.complete":
-            self._connection = info["return_value"]
-
-    async def abandon(self) -> None:
-        """Close a connection whose TLS handshake was cancelled: httpcore leaves it open until it is garbage."""
-        if self._connection is not None and not self._beyond:
-            await self._connection.aclose()
 
     def failure(self, why: str) -> Failure:
         """Return what is known now."""

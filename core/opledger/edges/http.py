@@ -19,9 +19,9 @@ import httpx
 from opledger import __version__
 from opledger.edges import addresses, credentials
 from opledger.edges.bodies import TooLarge, Unpacker, Unusable, header_map
-from opledger.edges.carriers import Carrier, Effects, Outgoing, Reads, Reply, as_written, tidy
+from opledger.edges.carriers import Carrier, Effects, Fresh, Outgoing, Reads, Reply, as_written, tidy
 from opledger.edges.clock import Clock
-from opledger.edges.connections import Connector, Guard
+from opledger.edges.connections import Anew, Connector, Guard
 from opledger.edges.failures import NotSent, Trail, words
 from opledger.edges.keys import Keys
 from opledger.edges.marks import Marks
@@ -47,10 +47,10 @@ class Http:
 
     No cookies, no redirects, no proxies from the environment, no retries. Two ways lead out:
 
-    - *Effectful* requests go through httpx's own transport, each on a connection of its own. A kept connection that the
-      server has just closed looks exactly like a request that was lost; without kept connections that cannot happen.
-    - *Reads* go through aiohttp, at about a quarter of the CPU, over kept connections. Its errors are never taken as
-      proof that nothing was sent, and no effectful request goes that way.
+    - *Effectful* requests go through httpx, each on a connection of its own. A kept connection that the server has just
+      closed looks exactly like a request that was lost; without kept connections that cannot happen. Only a request
+      whose connection was never made is known to be not delivered.
+    - *Reads* go through aiohttp, which carries the others, too, over kept connections. Nobody asks what became of them.
     """
 
     def __init__(
@@ -68,14 +68,7 @@ class Http:
         self._keys = Keys(clock, secrets, self._ask_for_token)
         self._slots = asyncio.Semaphore(max_connections)
         self._tls = tls or httpx.create_ssl_context()
-        self._effects: Carrier = Effects(
-            httpx.AsyncHTTPTransport(
-                verify=self._tls,
-                trust_env=False,
-                retries=0,
-                limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=0),
-            )
-        )
+        self._effects: Carrier = Effects(Fresh(self._session_anew))
         self._reads: Carrier = Reads(self._session)
         self._abroad: Carrier = Reads(self._session_abroad)
         self._known: tuple[str, ...] = ()
@@ -247,11 +240,7 @@ class Http:
             await self._look_abroad(request, trail.guest_of or request.origin)
             carrier = self._abroad
         trail.handed_over = True
-        try:
-            reply = await carrier.carry(outgoing)
-        except BaseException:
-            await trail.abandon()
-            raise
+        reply = await carrier.carry(outgoing)
         trail.status = reply.status
         return reply
 
@@ -313,6 +302,11 @@ class Http:
     def _session(self) -> aiohttp.ClientSession:
         return self._new_session(
             Connector(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
+        )
+
+    def _session_anew(self) -> aiohttp.ClientSession:
+        return self._new_session(
+            Anew(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
         )
 
     def _session_abroad(self) -> aiohttp.ClientSession:

@@ -298,7 +298,6 @@ async def test_no_secret_is_in_a_log_or_a_failure(http: Http, caplog: pytest.Log
             if not verbose:
                 assert caplog.text == "" or "DEBUG    asyncio" in caplog.text
     logging.getLogger("aiohttp.client").warning("failed: %s", f"http://h/p?key={encoded}&x=1 Bearer {SECRET}")
-    assert "receive_response_headers" in caplog.text
     assert "failed: http://h/p?… " in caplog.text
     for text in (caplog.text, *map(str, outcomes)):
         assert SECRET not in text
