@@ -11,11 +11,16 @@ from typing import Any, Final
 
 from opledger.edges.anchors import FileAnchor
 from opledger.edges.files import ResultFolder, file_name
+from opledger.ledger import Ledger
 from opledger.notices import LEASE, Notices
 from opledger.receiver.intake import Intake
 from opledger.rules import escalation
 from opledger.rules.model import Action
+from opledger.rules.tasks.records import Record, read, write
+from opledger.rules.tasks.story import tell
 from opledger.store import checkpointing, claims
+from opledger.tasks.book import Book
+from opledger.tasks.reading import operation_of
 from opledger.worker.hand import Hand
 
 
@@ -105,6 +110,28 @@ def _told_first() -> None:
     Notices._tell = tell  # type: ignore[method-assign]
 
 
+def _progress_first() -> None:
+    def write_file_first(self: Book, record: Record, fence: tuple[str, int] | None, *, file: bool = True) -> None:
+        line = write(record)
+        self.papers.put(self.papers.progress, self.lines + line)
+        self.ledger.store.tasks.append(self.plan.task, record, line, self.clock.now(), fence)
+        self._lines.append(line)
+        self.story = tell(map(read, self._lines))
+
+    Book._write = write_file_first  # type: ignore[method-assign]
+
+
+def _keyless() -> None:
+    """Whoever goes on with a task submits what it lacks as a new wish: its key does not come from the step."""
+    submit = Ledger.submit
+
+    def anew(self: Ledger, *args: Any, step: str | None = None, **more: Any) -> Any:
+        found = None if step is None else operation_of(self, more["task"], step)
+        return submit(self, *args, step=step if found is None else f"{step}-again", **more)
+
+    Ledger.submit = anew  # type: ignore[method-assign]
+
+
 BROKEN: Final = {
     "permit-late": Broken(
         "sends the create, then writes its permit down", _permit_late(Action.CREATE), "plain", "after call POST"
@@ -131,5 +158,11 @@ BROKEN: Final = {
     ),
     "told-first": Broken(
         "notes that somebody was told, then tells them", _told_first, "notices", "after commit settle_notices"
+    ),
+    "progress-first": Broken(
+        "writes the progress file of a task, then the ledger", _progress_first, "task", "before commit append"
+    ),
+    "keyless": Broken(
+        "submits anew what an earlier run of a task has submitted", _keyless, "task", "after commit open_many"
     ),
 }

@@ -23,12 +23,13 @@ from opledger.store.engine import Database
 from tests.crashes.page import Page
 from tests.faults.victim import _arm_checkpoints, _async, _chunks, _sync, _written
 
-KINDS: Final = ("commit", "send", "receive", "file", "lease", "checkpoint", "delivery", "notice")
+KINDS: Final = ("commit", "send", "receive", "file", "lease", "checkpoint", "delivery", "notice", "task")
 
 _LEASE: Final = frozenset({"exchange", "claim", "claim_one", "renew", "release", "farewell"})
 _CHECKPOINT: Final = frozenset({"key", "name", "checkpoint", "leaves", "note", "anchor", "add", "name_ledger"})
 _FILE: Final = frozenset({"open", "write", "fsync", "rename", "link", "unlink", "mkdir", "truncate", "close", "flush"})
 _DELIVERY: Final = frozenset({"take_deliveries", "match_deliveries"})
+_TASK: Final = frozenset({"append"})
 _NOTICE: Final = frozenset({"begin_notices", "take_notices", "settle_notices", "tell"})
 
 
@@ -38,7 +39,7 @@ def kinds(name: str) -> set[str]:
     found: set[str] = set()
     if what == "commit":
         found.add("commit")
-        for names, kind in ((_LEASE, "lease"), (_CHECKPOINT, "checkpoint"), (_DELIVERY, "delivery")):
+        for names, kind in ((_LEASE, "lease"), (_CHECKPOINT, "checkpoint"), (_DELIVERY, "delivery"), (_TASK, "task")):
             if rest and rest[0] in names:
                 found.add(kind)
         if rest and rest[0] in _NOTICE:
@@ -49,6 +50,8 @@ def kinds(name: str) -> set[str]:
         found.add("file")
         if rest and rest[0] in ("anchor", "key"):
             found.add("checkpoint")
+        if rest == ["task"]:
+            found.add("task")
     elif what in _CHECKPOINT:
         found.add("checkpoint")
     elif what in _NOTICE:
@@ -215,6 +218,8 @@ def _category(path: str) -> str | None:
         return None
     if first == "no":
         return "key"
+    if first == "work":
+        return "task"
     if first != "results":
         return "file" if rest or first.endswith((".jsonl", ".json")) else None
     if rest.startswith(".partial"):

@@ -76,6 +76,8 @@ def test_a_point_is_of_its_kinds() -> None:
     assert kinds("sent call POST") == {"send"}
     assert kinds("after call POST") == {"receive"}
     assert kinds("before fsync anchor") == {"file", "checkpoint"}
+    assert kinds("after rename task") == {"file", "task"}
+    assert kinds("before commit append") == {"commit", "task"}
     assert kinds("before leaves") == {"checkpoint"}
 
 
