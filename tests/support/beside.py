@@ -45,6 +45,7 @@ class End:
     name: str
     code: int | None
     seconds: float
+    cpu: float  #: seconds of it and of all that it has waited for
 
     @property
     def word(self) -> str:
@@ -58,6 +59,7 @@ class _Run:
     process: subprocess.Popen[bytes]
     begun: float
     log: Path | None
+    cpu: float = 0.0
 
 
 def fits(job: Job, beside: Sequence[Job]) -> bool:
@@ -125,7 +127,12 @@ class Beside:
         sink = None if log is None else log.open("wb")
         try:
             process = subprocess.Popen(
-                job.argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink and subprocess.STDOUT, process_group=0
+                job.argv,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},  # whoever looks into the log sees how far it is
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink and subprocess.STDOUT,
+                process_group=0,
             )
         finally:
             if sink is not None:
@@ -135,13 +142,14 @@ class Beside:
         threading.Thread(target=self._wait, args=(run,), daemon=True).start()
 
     def _wait(self, run: _Run) -> None:
-        run.process.wait()
+        _, status, used = os.wait4(run.process.pid, 0)
+        run.process.returncode, run.cpu = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
         self._over.put(run)
 
     def _ended(self, run: _Run, *, stopped: bool = False) -> None:
         self._running.remove(run)
         code = None if stopped else run.process.returncode
-        end = End(run.job.name, code, self._clock.monotonic() - run.begun)
+        end = End(run.job.name, code, self._clock.monotonic() - run.begun, run.cpu)
         self.ends.append(end)
         if run.log is not None:
             sys.stdout.write(f"\n== {run.job.name}\n")
@@ -183,8 +191,8 @@ class Beside:
                 os.killpg(run.process.pid, number)
 
     def _table(self) -> None:
-        spent, whole = self._clock.monotonic() - self._began, sum(end.seconds for end in self.ends)
-        lines = [f"\n{'harness':<16}{'end':<12}{'seconds':>8}"]
-        lines += [f"{end.name:<16}{end.word:<12}{end.seconds:>8.1f}" for end in self.ends]
-        lines += [f"{'all':<28}{spent:>8.1f}{f'   of {whole:.1f} beside each other' if self.at_once > 1 else ''}\n"]
+        lines = [f"\n{'harness':<16}{'end':<12}{'seconds':>8}{'CPU s':>8}"]
+        lines += [f"{end.name:<16}{end.word:<12}{end.seconds:>8.1f}{end.cpu:>8.1f}" for end in self.ends]
+        spent, used = self._clock.monotonic() - self._began, sum(end.cpu for end in self.ends)
+        lines += [f"{'all':<28}{spent:>8.1f}{used:>8.1f}   {self.at_once} at a time\n"]
         sys.stdout.write("\n".join(lines))

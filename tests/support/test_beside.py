@@ -51,7 +51,7 @@ def test_two_run_beside_each_other_and_what_they_say_is_kept_apart(
         assert f"\n== {name}\n{letter} 0\n{letter} 1\n{letter} 2\n[" in said
         assert f"begun: {name}, a small one\n$ {sys.executable}" in said
         assert f"ended: {name}, held after" in said
-    assert "beside each other" in said
+    assert "2 at a time" in said
 
 
 def test_no_more_run_than_may(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
