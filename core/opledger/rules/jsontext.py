@@ -151,7 +151,7 @@ def _escaped(char: str) -> str:
     """Return a character as it may stand in JSON that is shown."""
     if char == "\n" or plain.inert(char):  # the writer leaves line feeds only between values
         return char
-    return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]
+    return json.dumps(char)[1:-1]
 
 
 _DECODE: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float).decode

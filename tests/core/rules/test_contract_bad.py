@@ -123,7 +123,7 @@ def test_a_key_that_no_table_knows_is_found_in_every_table(line: int) -> None:
     lines = WHOLE.splitlines()
     lines.insert(line, "zzz = 1")
     found = [problem for problem in problems("\n".join(lines)) if problem.key.endswith(".zzz")]
-    assert [problem.line for problem in found] == [line + 1]
+    assert [(problem.line, problem.message) for problem in found] == [(line + 1, "is not a key that is known here")]
 
 
 @pytest.mark.parametrize("line", LEAVES)
@@ -166,6 +166,8 @@ def test_all_mistakes_are_reported_at_once_and_in_the_order_of_the_file() -> Non
     found = problems(source)
     assert [problem.key for problem in found] == ["create.method", "status.state", "limits.rate", "limits.speed"]
     assert [problem.line for problem in found] == [4, 9, 14, 15]
+    beside = problems("deadlines = { create = 1, result = 1, cancel = 1 }\n" + GOOD)
+    assert [problem.key for problem in beside] == ["deadlines.cancel", "deadlines.create", "deadlines.result"]
 
 
 def test_the_message_names_file_line_and_key_of_the_first_mistake() -> None:
@@ -183,6 +185,7 @@ def test_deep_nesting_is_a_problem_and_no_crash(nested: str) -> None:
     """A hostile or broken file must not end the process with a RecursionError."""
     found = problems(f"{GOOD}[var]\nx = {nested}\n")
     assert found[0].key in ("", "var.x")
+    assert any(word in found[0].message for word in ("nested too deeply", "not TOML", "not a list"))
 
 
 def test_numbers_beyond_reading_are_a_problem() -> None:
@@ -193,13 +196,23 @@ def test_numbers_beyond_reading_are_a_problem() -> None:
 
 def test_bytes_that_are_no_text_are_found_on_their_line() -> None:
     """Files are read with surrogates for such bytes, and none of them may reach a hash or a database."""
-    (found,) = problems('name = "a"\ntitle = "\udcff"\n')
-    assert (found.line, found.message) == (2, "the file is not valid UTF-8")
+    for source in ('name = "a"\ntitle = "\udcff"\n', '\ntitle = "\udcff"\n'):
+        (found,) = problems(source)
+        assert (found.line, found.message) == (2, "the file is not valid UTF-8")
+
+
+def test_what_is_missing_at_the_end_is_missed_there() -> None:
+    """The last line is named, and not the one that began it."""
+    (found,) = problems("name = [\n1,\n")
+    assert (found.line, found.message[-23:]) == (3, " at the end of the file")
 
 
 def test_a_huge_file_is_refused_before_it_is_read() -> None:
     """A contract is a page or two; megabytes are a mistake or an attack."""
     (found,) = problems("# x\n" * 100_000)
+    assert "longer than 262144 characters" in found.message
+    assert parse(GOOD.ljust(262_144, "\n"), environment={}).name == "jobs"
+    (found,) = problems(GOOD.ljust(262_145, "\n"))
     assert "longer than" in found.message
 
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from opledger.rules.contract import (
+    Also,
+    Cancel,
+    Contract,
+    Create,
+    Idempotency,
+    Items,
+    Result,
+    Status,
+    Strategy,
+    Webhook,
+)
 from opledger.rules.files.contract import parse
+from opledger.rules.values import Pick, Template
 from tests.core.rules.test_contract_bad import GOOD
 
 HERE = Path(__file__).parent
@@ -81,3 +94,44 @@ def test_every_default_is_the_documented_one() -> None:
     """A contract says only what is different; what it doesn't say is a promise of ours, tables or no tables."""
     assert values(LEAST) == expected("least")
     assert values(LEAST + EMPTY) == expected("least")
+
+
+def test_what_a_part_is_made_of_when_only_the_least_is_given() -> None:
+    """Parts are made by hand too, by tests and by code that reads old contracts; their defaults are the same."""
+    pick, path = Pick.parse("/x"), Template("/x")
+    contract = Contract("jobs", "sha256:0", "https://api.example.com", Create("POST", path), source="")
+    parts = [
+        contract, Strategy("get"), Status(), Cancel("POST", path), Result(), Also("a", pick), Items(pick),
+        Webhook("standard", ()),
+    ]  # fmt: skip
+    assert [f"{key} = {value!r}" for part in parts for key, value in flat(part, type(part).__name__)] == expected(
+        "bare"
+    )
+
+
+def test_every_secret_is_named_once() -> None:
+    """Whoever starts a worker is told of all that are missing, those of results and webhooks too."""
+    assert parse(WHOLE, environment={}, beside=lambda _: "{}").references == ("env:KEY", "env:HOOK", "env:A", "env:B")
+    more = '[auth]\nkind = "bearer"\nsecret = "env:A"\n[secrets]\nx = "env:X"\n'
+    own = 'result_hosts = ["f.example.com"]\n' + LEAST + 'auth = { kind = "bearer", secret = "env:R" }\n' + more
+    assert parse(own, environment={}).references == ("env:A", "env:X", "env:R")
+    assert parse(GOOD, environment={}).references == ()
+
+
+def test_without_a_token_there_is_no_time_to_resend_in() -> None:
+    """Whatever is said of a memory."""
+    said: dict[str, Any]
+    for said in ({"memory": timedelta(days=1)}, {"while_record_exists": True}):
+        token = Idempotency("query", "k", **said)
+        assert _with(token).resend_window is not None
+        assert _with(replace(token, mechanism="none")).resend_window is None
+
+
+def _with(token: Idempotency) -> Contract:
+    create = Create("POST", Template("/x"), idempotency=token)
+    return Contract("jobs", "sha256:0", "https://api.example.com", create, source="")
+
+
+def test_what_tells_of_a_job_has_a_name() -> None:
+    """It stands in messages."""
+    assert (Status().told_in, Status(by_delivery=True).told_in) == ("the status answer", "the delivery")

@@ -89,6 +89,8 @@ def test_depth_is_counted_exactly(left: bytes, right: bytes) -> None:
     loads(fits)
     with pytest.raises(JsonError, match="deeper than 64"):
         loads(b"[" + fits + b"]")
+    with pytest.raises(JsonError, match="deeper than 64"):
+        loads(left * (times + 1) + b"1" + right * (times + 1))
 
 
 @pytest.mark.parametrize("data", [b"[" * 1_000_000, b'{"a":' * 300_000, b'"' + b'\\"' * 500_000 + b"[" * 100])
