@@ -10,6 +10,7 @@ import logging
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,9 @@ import pytest
 from opledger.edges.files import ResultFolder, remove_spare
 from opledger.service import _is_told
 from tests.disk.events import Call
+from tests.disk.faults import KINDS, Striker
 from tests.disk.images import Disk
+from tests.disk.programme import _One, _tries
 from tests.disk.recorder import Mark, Trace
 from tests.disk.vfs import Unreachable, library
 
@@ -62,6 +65,26 @@ def test_a_failing_disk_costs_nothing_but_time() -> None:
     told = run("faults", "--only", "ideal", "--kind", "eio", "--calls", "database sync,files write")
     assert "2 cases in 1 stories" in told
     assert told.count("damaged product:") == 3
+
+
+def test_a_kind_of_call_is_struck_by_its_own_number() -> None:
+    """How many others come before it depends on who was faster; what lasts strikes all that follow it."""
+    log, result = Call("write", "l", b"x", room="database"), Call("write", "r", b"x")
+    said: list[Any] = []
+    once = Striker(KINDS["eio"], 2, said.append, "files write")
+    refused = [once.before(call) is not None for call in (log, result, log, log, result, result, log)]
+    assert refused == [False, False, False, False, True, False, False]
+    assert said == [{"struck": "files write", "file": "r"}]
+    lasting = Striker(KINDS["eio-lasts"], 1, said.append, "files write")
+    assert [lasting.before(call) is not None for call in (log, result, log)] == [False, True, True]
+
+
+def test_a_kind_of_call_that_did_not_come_so_often_is_struck_at_its_first() -> None:
+    """And behind the last call it goes on until a run is clean."""
+    assert list(_tries(_One("ideal", "eio", 3, "files write"), 9)) == [3, 1]
+    assert list(_tries(_One("ideal", "eio", 1, "files write"), 9)) == [1]
+    assert list(_tries(_One("ideal", "eio", 4), 9)) == [4]
+    assert list(islice(_tries(_One("ideal", "eio", 10), 9), 3)) == [10, 11, 12]
 
 
 # --- the model of a disk ---------------------------------------------------------------------------------------------
