@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from opledger.rules.model import State
+from opledger.rules.model import Operation, State
 from tests.faults.lab import Hand, Lab
 from tests.faults.victim import Strike
 
@@ -37,16 +37,21 @@ def test_many_workers_on_one_database(both: Lab, count: int) -> None:
     """All start together and wake together; each create and each poll is made once, by whoever got it (B40)."""
     workers = [both.worker(name=f"worker-{number}", lease=10, tick=60) for number in range(count)]
     both.present(count)
-    operations = [both.submit(_polls=3) for _ in range(20)]
-    ended = both.ledger.wait_all([operation.operation_id for operation in operations], "60s")
+    operations: list[Operation] = []
+    actors: set[str] = set()
+    while len(actors) < 2:  # on a busy machine one may have done the first twenty before another looks
+        assert len(operations) < 400, "one did it all; nothing was proved"
+        batch = [both.submit(_polls=3) for _ in range(20)]
+        ended = both.ledger.wait_all([operation.operation_id for operation in batch], "60s")
+        assert {operation.state for operation in ended} == {State.SUCCEEDED}
+        operations += batch
+        told = [event.actor for operation in batch for event in both.ledger.events(operation.operation_id)]
+        actors.update(actor for actor in told if actor.startswith("worker-"))
     for worker in workers:
         worker.signal(signal.SIGTERM)
     assert [worker.ends() for worker in workers] == [0] * count
-    assert {operation.state for operation in ended} == {State.SUCCEEDED}
     for operation in operations:
         assert [len(both.wire(kind, operation)) for kind in ("create", "status", "result")] == [1, 3, 1]
-    actors = {event.actor for operation in operations for event in both.ledger.events(operation.operation_id)}
-    assert len([actor for actor in actors if actor.startswith("worker-")]) > 1, "one did it all; nothing was proved"
     assert len(both.kept()) == len(operations)
     both.honest()
 

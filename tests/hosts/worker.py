@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from opledger.cli import main
 from opledger.store import postgres
-from opledger.worker import fetching, shelve
+from opledger.worker import shelve
 
 
 def _keeps_on_without_a_lease() -> None:
@@ -20,7 +20,6 @@ def _keeps_on_without_a_lease() -> None:
         await asyncio.Event().wait()
 
     shelve.keep_lease = for_ever
-    fetching.keep_lease = for_ever  # type: ignore[attr-defined]
 
 
 def _waits_as_long_as_the_kernel() -> None:

@@ -93,7 +93,7 @@ class TurnWorker(Worker):
         """
         self._equip()
         if dies is not None:
-            self._commits.record = _until_death(self._commits, *dies)  # type: ignore[method-assign]
+            self._commits.hand_in = _until_death(self._commits, *dies)  # type: ignore[method-assign]
 
     async def turn(self) -> int:
         """Do all that is due now; returns how many operations were taken."""
@@ -142,7 +142,7 @@ class TurnWorker(Worker):
 
 
 def _until_death(commits: Any, when: str, kind: str) -> Any:
-    record = commits.record
+    record = commits.hand_in
 
     async def recording(*writes: Any) -> Any:
         fatal = any(write.evidence.kind == kind for write in writes)
@@ -153,11 +153,12 @@ def _until_death(commits: Any, when: str, kind: str) -> Any:
             async def no_more(*_: Any) -> Any:
                 raise Death
 
-            commits.record = commits.run = no_more
+            commits.hand_in = lambda *_: asyncio.ensure_future(no_more())
+            commits.run = no_more
             raise Death
         return await record(*writes)
 
-    return recording
+    return lambda *writes: asyncio.ensure_future(recording(*writes))
 
 
 class Stage:
@@ -367,7 +368,7 @@ class Stage:
 
     def freezes(self, worker: TurnWorker, kind: str) -> Callable[[], None]:
         """Let a worker freeze just before it records a kind of evidence; returns what wakes it."""
-        commits, record = worker._commits, worker._commits.record
+        commits, record = worker._commits, worker._commits.hand_in
         wake, worker.frozen = threading.Event(), threading.Event()
 
         async def recording(*writes: Any) -> Any:
@@ -376,7 +377,7 @@ class Stage:
                 await asyncio.to_thread(wake.wait, 30)
             return await record(*writes)
 
-        commits.record = recording  # type: ignore[method-assign]
+        commits.hand_in = lambda *writes: asyncio.ensure_future(recording(*writes))  # type: ignore[method-assign]
         return wake.set
 
     def froze(self, worker: TurnWorker) -> None:

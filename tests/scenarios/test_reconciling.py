@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from datetime import timedelta
 from typing import Any
@@ -126,7 +127,7 @@ def test_the_window_is_checked_again_after_the_permit(
     stage.sim.control(drop_before_next="create")
     operation = stage.submit(flavour=flavour, _seconds=30)
     commits = stage.worker._commits
-    record = commits.record
+    record = commits.hand_in
 
     async def late(*writes: Any) -> Any:
         outcome = await record(*writes)
@@ -134,7 +135,7 @@ def test_the_window_is_checked_again_after_the_permit(
             stage.passes(301)
         return outcome
 
-    monkeypatch.setattr(commits, "record", late)
+    monkeypatch.setattr(commits, "hand_in", lambda *writes: asyncio.ensure_future(late(*writes)))
     stage.until(operation, lambda op: bool(stage.told(op, "Inconclusive")))
     assert len(stage.wire("create")) == 1
     stage.run()

@@ -37,7 +37,7 @@ class SimCommits(Commits):
         self._pile: list[Any] = []
         self._under_way = False
 
-    async def _hand_in(self, job: Any) -> Any:
+    def _put(self, job: Any) -> Any:
         for write in job.writes:
             if isinstance(write.evidence, e.CallSent):
                 self._world.at_the_permit(write.operation_id, write.evidence)
@@ -45,7 +45,7 @@ class SimCommits(Commits):
         if not self._under_way:
             self._under_way = True
             self._world.loop.in_strand(self._process, self._turn, delay=self._world.moment(0.0005, 0.004))
-        return await job.future
+        return job.future
 
     def close(self) -> None:
         """Do what is left."""

@@ -22,7 +22,7 @@ from opledger.rules.jsontext import dumps as dump_json
 from opledger.rules.jsontext import loads as load_json
 from opledger.rules.model import StoredFile, StoredResult
 from opledger.rules.partial import ending
-from opledger.rules.results import judge
+from opledger.rules.results import Whole, judge
 from opledger.rules.values import MISSING
 from opledger.worker.deliveries import told_document
 from opledger.worker.fetching import Attempt, Fetched, Lacking, fetch
@@ -94,6 +94,7 @@ async def collect(drive: Hand, contract: Contract) -> None:
             elif isinstance(found, Fetched):
                 here["" if also is None else also.name] = found
         await _store(attempt, here, without)
+        here.clear()  # what is kept has been moved
     finally:
         for found in here.values() if not result.single_use else ():
             await asyncio.to_thread(found.discard)
@@ -132,9 +133,11 @@ async def _store(attempt: Attempt, here: Mapping[str, Fetched], without: Mapping
     drive, partial = attempt.drive, attempt.partial
     verdicts = {name: found.verdict for name, found in here.items()}
     outcomes = [found.outcomes for found in here.values() if found.outcomes is not None]
-    whole = await asyncio.to_thread(
-        lambda: judge(attempt.contract, attempt.document, verdicts, outcomes, partial=partial, without=without)
-    )
+
+    def judged() -> Whole:
+        return judge(attempt.contract, attempt.document, verdicts, outcomes, partial=partial, without=without)
+
+    whole = await asyncio.to_thread(judged) if outcomes else judged()  # of items there may be millions
     first, main = next(iter(here.values())), here.get("")
     if not partial:
         whole = expectation.tried(drive.op, attempt.contract, whole, None if main is None else main.verdict)

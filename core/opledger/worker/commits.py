@@ -52,8 +52,7 @@ class Commits:
 
         Raises StoreUnavailable where the commit failed or its outcome is unknown.
         """
-        outcomes: list[Outcome] = await self._hand_in(_Job(self._loop.create_future(), writes=writes))
-        return outcomes
+        return await self.hand_in(*writes)
 
     async def claim(self, ask: Callable[[bool], Claim | None]) -> Takings:
         """Claim in the next transaction, after the writes that go with it.
@@ -69,10 +68,17 @@ class Commits:
         result: T = await self._hand_in(_Job(self._loop.create_future(), work=work))
         return result
 
+    def hand_in(self, *writes: Write) -> asyncio.Future[list[Outcome]]:
+        """Do as `record`, without waiting: the future is the caller's to shield, and brings what `record` would."""
+        return self._put(_Job(self._loop.create_future(), writes=writes))
+
     async def _hand_in(self, job: _Job) -> Any:
-        self._jobs.put(job)
         # The caller may be cancelled while it waits; what was handed in is written all the same.
-        return await job.future
+        return await self._put(job)
+
+    def _put(self, job: _Job) -> asyncio.Future[Any]:
+        self._jobs.put(job)
+        return job.future
 
     def close(self) -> None:
         """Stop after everything handed in so far is done."""

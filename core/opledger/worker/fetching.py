@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from http import HTTPStatus
@@ -31,7 +31,7 @@ from opledger.rules.pages import context
 from opledger.rules.results import Checker, Verdict, may_be_empty
 from opledger.worker.hand import Hand
 from opledger.worker.progress import Shown
-from opledger.worker.shelve import keep_lease
+from opledger.worker.shelve import under_lease
 
 log = logging.getLogger("opledger.worker")
 
@@ -206,7 +206,7 @@ async def _left_over(way: _Way) -> Rest | None:
 
     try:
         await way.attempt.drive.fresh_lease()
-        right = rest is not None and await _under_lease(way, in_thread(look), unwanted)
+        right = rest is not None and await under_lease(way.attempt.drive, in_thread(look), unwanted)
     except BaseException:
         found.file.close()  # it stays for the next one
         raise
@@ -216,27 +216,6 @@ async def _left_over(way: _Way) -> Rest | None:
     way.received = rest.received
     log.info("%s: %d bytes are here from before", way.attempt.drive.op.operation_id, rest.received)
     return rest
-
-
-async def _under_lease(way: _Way, work: Coroutine[Any, Any, T], unwanted: threading.Event | None = None) -> T:
-    """Do something that may take long, renewing the lease while it lasts. Raises Dropped where that is lost."""
-    keeper = asyncio.ensure_future(keep_lease(way.attempt.drive))
-    doing = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({keeper, doing}, return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            if unwanted is not None:
-                unwanted.set()
-            doing.cancel()
-            await asyncio.wait({doing})
-            await keeper  # raises Dropped: the lease went meanwhile
-        return doing.result()
-    finally:
-        if unwanted is not None:
-            unwanted.set()
-        keeper.cancel()
-        doing.cancel()
-        await asyncio.gather(keeper, doing, return_exceptions=True)
 
 
 async def _transfer(way: _Way) -> Outcome:
@@ -251,7 +230,7 @@ async def _transfer(way: _Way) -> Outcome:
     transfer = drive.shop.http.download(
         request, way.attempt.folder, way.feed, on_head=way.begin, rest=rest, marks=way.marks()
     )
-    return await _under_lease(way, transfer)
+    return await under_lease(drive, transfer)
 
 
 async def _goes_on(way: _Way, outcome: Outcome, call_id: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -135,26 +136,41 @@ class Hand:
         acted on is still kept as a late one.
         """
         write = self.write(evidence, cause, reason=reason, answer=answer, live=live, release=release)
-        recording = asyncio.ensure_future(self._record(write))
+        handed = self.shop.commits.hand_in(write)
+        try:
+            with suppress(StoreUnavailable):  # it is in what was handed in, too, and is met below
+                (outcome,) = await asyncio.shield(handed)
+                if isinstance(outcome, Recorded):
+                    return self._recorded(outcome)
+        except asyncio.CancelledError:
+            await self._seen_to_its_end(asyncio.ensure_future(self._record(write, handed)))
+            raise
+        recording = asyncio.ensure_future(self._record(write, handed))
         try:
             return await asyncio.shield(recording)
         except asyncio.CancelledError:
-            await asyncio.wait({recording})
-            if not recording.cancelled() and recording.exception() is not None:
-                log.info("%s of %s: %s", evidence.kind, self.op.operation_id, recording.exception())
+            await self._seen_to_its_end(recording)
             raise
 
-    async def _record(self, write: Write) -> Operation:
-        outcome = await self._commit(write)
+    async def _seen_to_its_end(self, recording: asyncio.Future[Operation]) -> None:
+        await asyncio.wait({recording})
+        if not recording.cancelled() and recording.exception() is not None:
+            log.info("a record of %s: %s", self.op.operation_id, recording.exception())
+
+    async def _record(self, write: Write, handed: asyncio.Future[list[Recorded | Declined]]) -> Operation:
+        outcome = await self._commit(write, handed)
         if isinstance(outcome, Declined):
             await self._declined(outcome, write)
         assert isinstance(outcome, Recorded)
+        return self._recorded(outcome)
+
+    def _recorded(self, outcome: Recorded) -> Operation:
         self.op = outcome.operation
         self.released = self.released or self.op.lease is None
         self.shop.planned(self.op)
         return self.op
 
-    async def _commit(self, write: Write) -> Recorded | Declined:
+    async def _commit(self, write: Write, handed: asyncio.Future[list[Recorded | Declined]]) -> Recorded | Declined:
         """Commit, and try again while the lease lasts where the database was away: an answer in hand is worth it.
 
         A permit is never tried again: if its commit is uncertain, nothing may be sent (I29). A worker that is leaving
@@ -163,7 +179,7 @@ class Hand:
         began = self.shop.clock.monotonic()
         while True:
             try:
-                (outcome,) = await self.shop.commits.record(write)
+                (outcome,) = await handed
                 return outcome
             except StoreUnavailable:
                 now = self.shop.clock.monotonic()
@@ -172,6 +188,7 @@ class Hand:
                     raise
                 await asyncio.sleep(0.2)
                 write = replace(write, basis=None)
+                handed = self.shop.commits.hand_in(write)
 
     async def _declined(self, outcome: Declined, write: Write) -> None:
         """Handle a refused write: keep a late answer, then stop."""

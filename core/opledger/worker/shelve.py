@@ -1,18 +1,21 @@
-"""Handing a whole file to the store of results, for as long as that takes."""
+"""What may take long, under a lease that is renewed for as long as it takes; handing a file to the store of results."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from opledger.edges.streams import in_thread
 from opledger.errors import DatabaseReplaced, StoreUnavailable
 from opledger.worker.hand import Dropped, Hand, margin_of
 
 log = logging.getLogger("opledger.worker")
+
+T = TypeVar("T")
 
 AGAIN: Final = 0.2
 """Seconds until a lease that could not be renewed is tried again."""
@@ -31,33 +34,54 @@ async def shelve(drive: Hand, path: Path, suffix: str) -> str:
         return drive.shop.results.keep(path, drive.op.operation_id, suffix, going=lambda: not unwanted.is_set())
 
     await drive.fresh_lease()
-    keeper = asyncio.ensure_future(keep_lease(drive))
-    keeping = asyncio.ensure_future(in_thread(keep))
+    return await under_lease(drive, in_thread(keep), unwanted)
+
+
+async def under_lease(drive: Hand, work: Coroutine[Any, Any, T], unwanted: threading.Event | None = None) -> T:
+    """Do something that may take long, and renew the lease while it lasts. Raises Dropped where that is lost.
+
+    `unwanted` is set where nobody waits for it any longer, for what cannot be cancelled. When this returns or raises,
+    the work is over.
+    """
+    doing = asyncio.ensure_future(work)
+    keeper: asyncio.Future[None] | None = None
     try:
-        await asyncio.wait({keeper, keeping}, return_when=asyncio.FIRST_COMPLETED)
-        if not keeping.done():
-            await keeper  # raises Dropped: the lease went while the upload ran
-        return keeping.result()
+        await asyncio.wait({doing}, timeout=drive.shop.lease.total_seconds() / 3)  # mostly it is over by then
+        if not doing.done():
+            keeper = asyncio.ensure_future(keep_lease(drive))
+            await asyncio.wait({keeper, doing}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                if unwanted is not None:
+                    unwanted.set()
+                doing.cancel()
+                await asyncio.wait({doing})
+                await keeper  # raises Dropped: the lease went meanwhile
+        return doing.result()
     finally:
-        unwanted.set()
-        keeper.cancel()
-        await asyncio.gather(keeper, keeping, return_exceptions=True)
+        if unwanted is not None:
+            unwanted.set()
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+        if not doing.done():
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
 
 
 async def keep_lease(drive: Hand) -> None:
-    """Renew the lease for ever. Raises Dropped where it is lost, or ends before the database has answered.
+    """Renew the lease, now and for ever. Raises Dropped where it is lost, or ends before the database has answered.
 
     What goes on meanwhile may not outlast the lease, and a database whose link has vanished says neither yes nor no.
     """
     lease = drive.shop.lease.total_seconds()
     while True:
-        await asyncio.sleep(lease / 3)
         left = drive.held.ends - margin_of(lease) - drive.shop.clock.monotonic()
         try:
             async with asyncio.timeout(left):
                 await _renewed(drive)
         except TimeoutError:
             raise Dropped("the lease could not be renewed before it ended") from None
+        await asyncio.sleep(lease / 3)
 
 
 async def _renewed(drive: Hand) -> None:
