@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from opledger.rules.model import Deadline, Means, State
 from opledger.store import Store
 from tests.core.store.making import (
     ANA,
+    CONTRACT,
     LEASE,
     T0,
     accepted,
@@ -173,6 +175,14 @@ def test_of_a_paused_provider_only_deadlines_are_due(store: Store) -> None:
     assert ids(claim(store, now=now)) == ids([waiting])
 
 
+def test_a_paused_operation_is_due_at_the_very_time_of_its_deadline(store: Store) -> None:
+    """That is when its plan has it come up, and nobody may be awake for nothing then."""
+    (record,) = opened(store, due=after(120))
+    assert record.create_deadline == after(120)
+    assert claim(store, now=after(120) - timedelta(microseconds=1), paused={"reports"}) == []
+    assert ids(claim(store, now=after(120), paused={"reports"})) == ids([record])
+
+
 def test_a_paused_take_over_waits_for_its_deadline(store: Store) -> None:
     """The same rule holds for leases that ran out."""
     (operation,) = opened(store)
@@ -197,6 +207,9 @@ def test_one_operation_can_be_taken_before_it_is_due(store: Store) -> None:
     again = store.claim_one(operation.operation_id, "w1", LEASE, T0)
     assert again is not None
     assert again.taken_from == "cli"
+    if store.database.kind == "sqlite":  # the callers' clock is the shared one
+        assert store.claim_one(operation.operation_id, "w2", LEASE, T0 + LEASE - timedelta(microseconds=1)) is None
+        assert store.claim_one(operation.operation_id, "w2", LEASE, T0 + LEASE) is not None
 
 
 def test_renewing_extends_only_what_is_held(store: Store) -> None:
@@ -324,6 +337,9 @@ def test_of_a_paused_provider_the_next_look_is_a_deadline(store: Store) -> None:
     """A pause must neither spin the worker nor lose a deadline."""
     (record,) = opened(store, due=after(1))
     assert store.next_due(T0, paused={"reports"}) == record.create_deadline == after(120)
+    opened(store, due=after(1), create_timeout=timedelta(seconds=50))
+    opened(store, due=after(1), create_timeout=timedelta(seconds=70))
+    assert store.next_due(T0, paused={"reports"}) == after(50)
 
 
 def test_a_lease_makes_its_end_the_next_look(store: Store) -> None:
@@ -336,6 +352,42 @@ def test_a_lease_makes_its_end_the_next_look(store: Store) -> None:
         assert due == T0 + LEASE
     else:
         assert timedelta(0) < due - T0 <= LEASE
+
+
+def test_the_ends_of_leases_are_told_apart_by_provider(store: Store) -> None:
+    """One that is full has nothing for this worker; the other's lease may still run out."""
+    opened(store)
+    opened(store, contract="payouts")
+    assert len(claim(store)) == 2
+    assert store.next_due(T0, full={"reports"}) is not None
+    assert store.next_due(T0, full={"payouts"}) is not None
+    assert store.next_due(T0, full={"reports", "payouts"}) is None
+
+
+def test_a_look_says_when_and_of_which_providers_there_is_work(store: Store) -> None:
+    """Those that are paused too: somebody asks each of them now and then whether it still is."""
+    assert store.look(T0) == (None, frozenset())
+    opened(store, due=after(9), contract="payouts")
+    (late,) = opened(store, due=after(-1))
+    assert store.look(T0) == (after(-1), frozenset({"reports"}))
+    assert store.look(T0, {"reports"}) == (after(9), frozenset({"reports"}))
+    assert store.look(after(9), {"reports", "payouts"}) == (late.create_deadline, frozenset({"reports", "payouts"}))
+    claim(store)
+    assert store.look(T0)[1] == frozenset()
+    expire(store, late)
+    assert store.look(T0)[1] == {"reports"}
+
+
+def test_a_provider_is_known_by_the_version_that_its_first_operation_is_pinned_to(store: Store) -> None:
+    """Its pause and its limits are read from there, where no file of the contract is left."""
+    assert store.pinned("reports") is None
+    newer = replace(CONTRACT, digest="sha256:" + "d" * 64)
+    store.pin_contract(newer)
+    opened(store, due=after(9), contract_digest=newer.digest)
+    assert store.pinned("reports") == newer.digest
+    opened(store, due=after(5))
+    assert store.pinned("reports") == CONTRACT.digest
+    assert store.pinned("payouts") is None
 
 
 def test_a_leased_operation_that_waits_is_looked_at_when_it_is_due(store: Store) -> None:
@@ -412,4 +464,6 @@ def test_an_unknown_create_without_a_way_out_has_no_deadline(store: Store) -> No
     lost = [sent(), e.CallLost(call_id="c1"), e.DeadlinePassed(Deadline.CREATE, after(120))]
     store.record_many([write(record, one) for one in lost])
     assert store.get(record.operation_id).exhausted
+    assert store.next_due(T0, paused={"reports"}) is None
+    assert len(claim(store)) == 1
     assert store.next_due(T0, paused={"reports"}) is None

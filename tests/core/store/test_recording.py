@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -103,6 +104,14 @@ def test_a_declined_write_shows_the_record_as_it_stands(store: Store) -> None:
     assert declined.operation == store.get(operation.operation_id)
 
 
+def test_of_what_nobody_has_there_is_no_record_to_show(store: Store) -> None:
+    """The id is the likeliest mistake."""
+    (outcome,) = store.record_many([write("op_nobody", noted())])
+    assert str(refusal_of(outcome)) == "there is no operation op_nobody in this ledger; check the id"
+    assert isinstance(outcome, Declined)
+    assert outcome.operation is None
+
+
 # --- fencing ----------------------------------------------------------------------------------------------------
 
 
@@ -142,6 +151,10 @@ def test_a_write_after_the_own_release_is_refused(store: Store) -> None:
     assert operation_of(released).lease is None
     (late,) = store.record_many([write(claimed.operation, accepted("j1"), fence=fence)])
     assert isinstance(refusal_of(late), LeaseLost)
+    assert "now nobody, take-over 1" in str(refusal_of(late))
+    claim(store, "w2")
+    (later,) = store.record_many([write(claimed.operation, accepted("j1"), fence=fence)])
+    assert "now w2, take-over 2" in str(refusal_of(later))
 
 
 def test_within_one_batch_a_release_ends_the_lease(store: Store) -> None:
@@ -155,7 +168,17 @@ def test_within_one_batch_a_release_ends_the_lease(store: Store) -> None:
     ]
     outcomes = store.record_many(writes)
     assert isinstance(refusal_of(outcomes[1]), LeaseLost)
+    assert "now nobody" in str(refusal_of(outcomes[1]))
     assert store.get(claimed.operation.operation_id).state is State.CREATE_PENDING
+
+
+def test_whoever_holds_no_lease_gives_none_back(store: Store) -> None:
+    """A person's write ends no worker's hold, whatever it says."""
+    opened(store)
+    (claimed,) = claim(store)
+    (outcome,) = store.record_many([write(claimed.operation, noted(), actor=ANA, release=True)])
+    assert operation_of(outcome).lease == claimed.operation.lease
+    assert store.get(claimed.operation.operation_id).lease == claimed.operation.lease
 
 
 @pytest.mark.parametrize("holder", [True, False], ids=["by its holder", "from outside"])
@@ -242,10 +265,14 @@ def test_a_record_that_moved_on_declines_an_old_view(store: Store) -> None:
     (outcome,) = store.record_many([write(operation, noted(), expected_version=1)])
     error = refusal_of(outcome)
     assert isinstance(error, Changed)
-    assert "CallSent by w1, Noted by ana" in str(error)
-    assert "create_pending" in str(error)
+    assert "since you looked (CallSent by w1, Noted by ana) and is now create_pending" in str(error)
     (good,) = store.record_many([write(operation, noted(), expected_version=3)])
     assert operation_of(good).version == 4
+    store.record_many([write(operation, noted()) for _ in range(4)])
+    (much,) = store.record_many([write(operation, noted(), expected_version=2)])
+    assert str(refusal_of(much)).count(" by ") == 5  # the first ones are enough to see who it was
+    (never,) = store.record_many([write(operation, noted(), expected_version=99)])
+    assert "since you looked (another write)" in str(refusal_of(never))
 
 
 def test_expected_versions_see_the_writes_before_them_in_the_batch(store: Store) -> None:
@@ -263,6 +290,15 @@ def test_a_stale_copy_is_not_believed(store: Store, second: Store) -> None:
     operation_of(second.record_many([write(operation, sent())])[0])
     (outcome,) = store.record_many([write(operation, accepted("j1"), basis=operation)])
     assert operation_of(outcome).state is State.ACCEPTED
+    assert_whole(store, operation.operation_id)
+
+
+def test_a_copy_of_another_history_is_not_believed(store: Store) -> None:
+    """As old as the record and not the same: so it is after a backup was restored."""
+    (operation,) = opened(store)
+    other = replace(operation, head_hash="0" * 64, idempotency_token="idem_other")
+    (outcome,) = store.record_many([write(operation, sent(), basis=other)])
+    assert operation_of(outcome).idempotency_token == operation.idempotency_token
     assert_whole(store, operation.operation_id)
 
 
@@ -286,11 +322,15 @@ def test_a_job_id_belongs_to_one_operation(store: Store) -> None:
     """I3, F13: a provider that hands out an id twice must not get two records for one job."""
     one, two, three = sent_to(store, 3)
     store.record_many([write(one, accepted("j1"))])
-    outcomes = store.record_many([write(two, accepted("j1")), write(three, accepted("j3"))])
+    held = {claimed.operation.operation_id: fence_of(claimed) for claimed in claim(store)}
+    outcomes = store.record_many(
+        [write(two, accepted("j1")), write(three, accepted("j3"), fence=held[three.operation_id])]
+    )
     error = refusal_of(outcomes[0])
     assert isinstance(error, JobIdTaken)
     assert error.other_operation_id == one.operation_id
-    assert isinstance(outcomes[1], Recorded)
+    assert operation_of(outcomes[1]).lease is not None
+    assert store.get(three.operation_id) == operation_of(outcomes[1])
     assert store.get(two.operation_id).remote_job_id is None
     assert_whole(store, one.operation_id, two.operation_id, three.operation_id)
 
