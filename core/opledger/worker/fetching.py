@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from opledger.edges.clock import new_id
 from opledger.edges.files import remove_spare
@@ -47,7 +47,8 @@ PAUSE: Final = 0.5
 """Seconds after one that brought nothing."""
 
 Outcome = Download | Answer | Failure
-T = TypeVar("T")
+SMALL: Final = 16 * 1024
+"""Bytes of a result that is looked at at once: handing it to a thread would take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +288,11 @@ def _redirect(way: _Way, outcome: Outcome) -> Request | None:
 async def _found(way: _Way, download: Download, call_id: str) -> Fetched | None:
     """Judge a file that is here. Returns None where its checksum is wrong, once: that looks like a broken transfer."""
     checker, outcomes = way.checkers[-1]
-    async with way.attempt.drive.shop.parsing:
-        verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
+    if download.size <= SMALL:
+        verdict = checker.finish()
+    else:
+        async with way.attempt.drive.shop.parsing:
+            verdict = await asyncio.to_thread(checker.finish)  # it may parse megabytes
     if verdict.checksum_failed and not way.checked_again and not way.attempt.single_use:
         way.checked_again = True
         await asyncio.to_thread(remove_spare, Path(download.path))
