@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import ssl
 import tempfile
 import threading
 import time
@@ -19,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-
-import httpx
 
 from opledger.edges.clock import SystemClock
 from opledger.edges.http import Http
@@ -36,6 +33,7 @@ from tests.crashes.life import Life, Story, live
 from tests.crashes.page import Page, SharedClock
 from tests.crashes.points import Points, arm
 from tests.crashes.provider import ForkedSim
+from tests.support.forking import made_once
 
 SWEPT: Final = 7 * 3600.0
 """Seconds after which what broken transfers left behind is removed."""
@@ -241,12 +239,7 @@ def _settle(clock: SharedClock) -> None:
     SystemClock.now = now  # type: ignore[method-assign]
     SystemClock.monotonic = monotonic  # type: ignore[method-assign]
     os.environ.update(SIM_TOKEN=DEFAULT_TOKEN, HOOK_SECRET=WEBHOOK_SECRET)
-    trust = httpx.create_ssl_context()
-
-    def known(*_: object, **__: object) -> ssl.SSLContext:
-        return trust
-
-    httpx.create_ssl_context = known
+    made_once()
     statements: dict[Any, Prepared] = {}
     prepared = Tx.prepared
 

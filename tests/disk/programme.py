@@ -28,6 +28,7 @@ from tests.disk import faults as failing
 from tests.disk import power as power_cuts
 from tests.disk.recorder import nothing, record
 from tests.disk.stories import SHORT, STORIES, Place, Story, live, prepare
+from tests.support.forking import made_once
 
 SHOWN: Final = 20
 """Violations that are printed."""
@@ -47,13 +48,14 @@ def bench() -> Iterator[Path]:
 
 
 def _load(base: Path) -> None:
-    """Import here whatever a child imported by its end: otherwise each of them would, anew."""
+    """Import and make here whatever a child had by its end: otherwise each of them would, anew."""
     with SimProcess() as sim:
         life = live(stage(base, 0, STORIES["approve"], sim), last=lambda: sorted(sys.modules))
     assert life.ended == 0, life.said
     for name in life.facts["last"]:
         with suppress(ImportError):
             import_module(name)
+    made_once()
 
 
 def stage(base: Path, job: int, story: Story, sim: SimProcess) -> Place:
