@@ -40,10 +40,14 @@ class SimClock:
         self.step = 0.0
         self.stepped_at = -1.0
         self.back = False
+        self._told = (0.0, EPOCH)
 
     def now(self) -> datetime:
         """Return what the host takes for the time of day."""
-        return EPOCH + timedelta(seconds=self._loop.now + self.step)
+        seconds = self._loop.now + self.step
+        if seconds != self._told[0]:  # it is asked several times before it moves
+            self._told = (seconds, EPOCH + timedelta(seconds=seconds))
+        return self._told[1]
 
     def true(self) -> datetime:
         """Return what everybody else takes for it."""

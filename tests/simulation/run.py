@@ -30,13 +30,21 @@ def run(seed: int, *, operations: int = OPERATIONS, keep: bool = False, focus: F
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """What dies here runs nothing any more; that its coroutines say so when they are freed is no news to anybody."""
-    heard = sys.unraisablehook
+    """What dies here runs nothing any more; that its coroutines say so when they are freed is no news to anybody.
+
+    What was there before the seed is set aside meanwhile: looking through it costs a tenth of the time of a seed.
+    """
+    heard, collecting = sys.unraisablehook, gc.isenabled()
     sys.unraisablehook = lambda _: None
+    gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
         gc.collect()
+        gc.unfreeze()
+        if collecting:
+            gc.enable()
         sys.unraisablehook = heard
 
 

@@ -123,10 +123,54 @@ class SimHttp(Http):
 _COMPILED: dict[Any, Any] = {}
 
 
+class _Reader:
+    """A connection that only reads, handed out by `_Readers`."""
+
+    __slots__ = ("_home", "_real", "cursor", "invalidate")
+
+    def __init__(self, home: list[_Reader], real: Any) -> None:
+        self._home, self._real = home, real
+        self.cursor: Callable[[], Any] = real.driver_connection.cursor
+        self.invalidate: Callable[[], None] = self._throw_away
+
+    def close(self) -> None:
+        """Give it back."""
+        if self._real is not None:
+            self._home.append(self)
+
+    def _throw_away(self) -> None:
+        self._real.invalidate()
+        self._real = None
+
+
+class _Readers:
+    """In place of a pool with its locks and time-outs, in front of it: here is one thread, and nobody waits."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool, self._free = pool, list[_Reader]()
+
+    def raw_connection(self) -> _Reader:
+        """Hand one out."""
+        return self._free.pop() if self._free else _Reader(self._free, self._pool.raw_connection())
+
+    def dispose(self) -> None:
+        """Close them all."""
+        for one in self._free:
+            one._real.close()
+        self._free.clear()
+        self._pool.dispose()
+
+
+def _there() -> None:
+    """Nobody takes the file of a seed away; `tests/core/store` and `tests/faults` do that to others."""
+
+
 def faulty(world: World, store: Store) -> None:
     """Let writes of a store fail as the swarm has it: before anything happened, or after all of it did."""
     database = store.database
     database._known = _COMPILED  # statements are the same for every file
+    database._readers = _Readers(database._readers)  # type: ignore[assignment]
+    database.side.present = _there  # type: ignore[method-assign]
     real: Callable[..., Any] = database.write
 
     def write(work: Any) -> Any:
