@@ -170,7 +170,7 @@ def test_the_rules_open_and_print_nothing() -> None:
     assert calls == []
 
 
-VALUES = {"TailEvent", "Mark", "Found", "Provider", "Holding", "WorkerLife", "ALIVE", "Progress", "Verified"}
+VALUES = {"TailEvent", "Mark", "Found", "Provider", "Holding", "WorkerLife", "Aside", "ALIVE", "Progress", "Verified"}
 """Frozen values of store and ledger that the console's words are made from; none of them can do anything."""
 
 

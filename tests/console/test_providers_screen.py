@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from opledger.errors import StoreUnavailable
 from opledger.rules import evidence as e
 from opledger.rules.model import Action
-from opledger.store.values import WorkerLife
+from opledger.store.values import Aside, WorkerLife
 from opledger_console.desk import Desk
 from opledger_console.desk import providers as reads
 from opledger_console.dialogs.panel import TextPanel
@@ -319,6 +319,23 @@ def test_a_worker_whose_clock_runs_ahead_is_marked(home: Home) -> None:
     look = stations.WorkerLook("w", life, alive=True, holding=None)
     assert stations.worker_row(look, now).cells[5:7] == ("5h", "0s!")
     assert "ahead of our clock" in stations.worker_told(look, now).plain
+
+
+def test_a_worker_that_leaves_a_provider_to_others_says_so(home: Home) -> None:
+    """Which one, since when, for how much longer, and why; afterwards nothing is left of it."""
+    with home.ledger() as ledger:
+        now = ledger.clock.now()
+    aside = Aside("video", now - timedelta(minutes=3), now + timedelta(seconds=25), "no route\x1b[31m to host")
+    life = WorkerLife("w", "box", 1, now, now, timedelta(0), (aside,))
+    look = stations.WorkerLook("w", life, alive=True, holding=None)
+    assert (stations.worker_row(look, now).cells[2], stations.worker_row(look, now).kind) == ("aside", "human")
+    told = stations.worker_told(look, now).plain
+    assert "leaves to others: video" in told
+    assert "for 25s more: no route" in told
+    assert "\x1b" not in told
+    over = now + timedelta(seconds=26)
+    assert stations.worker_row(look, over).cells[2] == "alive"
+    assert "leaves to others" not in stations.worker_told(look, over).plain
 
 
 @pytest.mark.parametrize(

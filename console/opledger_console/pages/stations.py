@@ -13,7 +13,7 @@ from opledger.rules.contract import Contract
 from opledger.rules.pulse import Beat
 from opledger.store import Provider
 from opledger.store.directory import Holding
-from opledger.store.values import WorkerLife
+from opledger.store.values import Aside, WorkerLife
 from opledger_console.pages.sparks import sparks
 from opledger_console.text import line
 from opledger_console.views import Column, Row, TimeStyle, span, stamp
@@ -151,8 +151,15 @@ def worker_row(look: WorkerLook, now: datetime) -> Row:
     if look.alive and life is not None and life.lateness > ON_TIME:
         kind = "human"
     state = "alive" if look.alive else "gone"
+    if look.alive and _asides(look, now):
+        state, kind = "aside", "human"
     cells = ("●" if look.alive else "○", look.name, state, host, pid, up, beat, late, leases, _lapse(look, now))
     return Row(look.name, cells, kind)
+
+
+def _asides(look: WorkerLook, now: datetime) -> tuple[Aside, ...]:
+    """Return the providers that a worker leaves to others now."""
+    return () if look.life is None else tuple(one for one in look.life.asides if one.until > now)
 
 
 def share(part: float | None) -> str:
@@ -265,6 +272,11 @@ def worker_told(look: WorkerLook, now: datetime) -> Text:
         text.append(f", {life.lateness.total_seconds():.1f} s behind its work")
     else:
         text.append("\nIt signed off, or was forgotten after a day, and left leases behind.")
+    for aside in _asides(look, now) if look.alive else ():
+        text.append("\nleaves to others: ", style="bold")
+        text.append_text(line(aside.contract, limit=60))
+        text.append(f", since {aside.since:%H:%M:%S}Z and for {span(aside.until - now)} more: ")
+        text.append_text(line(aside.why, limit=400))
     if look.alive:
         held = 0 if holding is None else holding.leases
         text.append(f"\nIt holds {_many(held)} and keeps them as long as it lives.")

@@ -167,6 +167,15 @@ def _workers(store: Store, now: datetime) -> Iterator[Check]:
         elif life.lateness > LATE:
             late = int(life.lateness.total_seconds())
             yield Check(f"worker {life.name}", False, f"is {late} s behind with its work; start another worker")
+        for aside in life.asides if life in alive else ():
+            if aside.until > now:
+                yield Check(
+                    f"worker {life.name}",
+                    False,
+                    f"leaves {aside.contract} to other workers until {to_rfc3339(aside.until)}, since "
+                    f"{to_rfc3339(aside.since)}: {aside.why}; look at its host, {life.host}: network, DNS, proxy, "
+                    "certificates, secrets",
+                )
     due = store.next_due(now, store.paused())
     if alive:
         names = ", ".join(life.name for life in alive)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -26,12 +26,14 @@ from opledger.rules.escalation import Escalation
 from opledger.rules.explain import Explanation, Happened, explain, waits_for_person
 from opledger.rules.files.contract import parse
 from opledger.rules.guarantees import guarantees
+from opledger.rules.holdups import Blocked, unreached
 from opledger.rules.model import Operation, State
 from opledger.rules.packet import Kept, cited, packet
 from opledger.rules.policy import Demand
 from opledger.rules.shapes import Event, event_of
 from opledger.rules.wishes import Wish
 from opledger.store import Filter, Provider, Store
+from opledger.store.values import WorkerLife
 
 LOOK: Final = timedelta(seconds=1)
 """Longest time between two looks at records that are waited for, should a wake-up be missed."""
@@ -163,14 +165,16 @@ class Reading:
         op = self.show(operation)
         now = self.clock.now()
         rows = self.store.queries.events(op.operation_id, max(op.head_seq - RECENT, 0), limit=RECENT)
+        alive = [life for life in self.store.workers() if now - life.heartbeat < ALIVE]
         found = explain(
             op,
             self.contract_of(op),
             now,
             events=[Happened(row.seq, row.kind, row.to_state is not None, row.actor, row.reason) for row in rows],
             paused=self.store.paused().get(op.contract),
-            workers_alive=any(now - life.heartbeat < ALIVE for life in self.store.workers()),
+            workers_alive=bool(alive),
             standing=self.store.standing(op, now),
+            unreached=_unreached(op.contract, alive, now),
         )
         here = under_way(op, self.settings.results, now)
         return found if here is None else replace(found, why=f"{found.why} {here}")
@@ -369,6 +373,12 @@ class Reading:
             behind = (last.created_at, last.operation_id)
         wanted = Filter(states=tuple(states), contract=contract, attention=attention, tags=tags or {})
         return self.store.queries.list(wanted, limit=limit, after=behind).operations
+
+
+def _unreached(contract: str, alive: Sequence[WorkerLife], now: datetime) -> Blocked | None:
+    """Say where each worker that is alive leaves a provider to the others."""
+    asides = [(life.name, aside.until, aside.why) for life in alive if (aside := life.aside(contract, now)) is not None]
+    return unreached(contract, asides) if asides and len(asides) == len(alive) else None
 
 
 def span(value: Span | None, what: str, *, least: timedelta = timedelta(microseconds=1)) -> timedelta | None:

@@ -58,10 +58,12 @@ def explain(
     paused: str | None = None,
     workers_alive: bool = True,
     standing: Standing | None = None,
+    unreached: Blocked | None = None,
 ) -> Explanation:
     """Explain `op` from its record, the journal's last events, and the decision that the worker would take now.
 
-    `standing`: the shares of its contract, where the operation is due.
+    `standing`: the shares of its contract, where the operation is due. `unreached`: that all workers which are alive
+    leave its provider to others.
     """
     held = op.lease is not None and op.lease.expires_at > now
     if op.open_call is not None and held:
@@ -77,7 +79,7 @@ def explain(
     if limited and standing is not None and held:
         in_hand = _in_hand(op, contract, standing, now)
     elif limited and standing is not None and not _late(op, now):
-        blocked = holdups.limit(contract, standing, now)
+        blocked = unreached or holdups.limit(contract, standing, now)
     ahead = None if over else _next(op, decision, now)
     if ahead is not None and blocked is not None and blocked.until is not None:
         ahead = replace(ahead, at=blocked.until)

@@ -64,6 +64,17 @@ def next_moment(contract: Contract, standing: Standing, now: datetime) -> dateti
     return now + timedelta(microseconds=wait) if wait > 0 else None
 
 
+def unreached(contract: str, asides: Sequence[tuple[str, datetime, str]]) -> Blocked:
+    """Say that each worker which is alive leaves a provider to others; given as (worker, until when, why)."""
+    owner, until, why = min(asides, key=lambda one: one[1])
+    whose = "the only worker that is alive" if len(asides) == 1 else f"each of the {len(asides)} workers that are alive"
+    return Blocked(
+        "no_worker_reaches",
+        f"{whose} leaves {contract} to others; {owner} tries again at {to_rfc3339(until)}: {why}",
+        until,
+    )
+
+
 def rate_words(rate: float) -> str:
     """Write a rate, given in calls a second, as people say it."""
     return f"{rate:g} calls a second" if rate > 1 else f"a call every {1 / rate:g} s" if rate < 1 else "a call a second"

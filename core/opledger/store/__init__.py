@@ -4,7 +4,7 @@ store       `Store`: open, claim, record, and everything else that is asked of t
 queries     reads for people; listing, sources and conditions: windows of a filter in an order; tail: the journal of
             all operations as it grows; finding: one operation by anything that names it
 values      what goes in and what comes out
-recording, opening, claims, shares, deliveries, directory, notices   the transactions behind `Store`, by subject
+recording, opening, claims, shares, reach, deliveries, directory, notices   the transactions behind `Store`, by subject
 tasks       agent tasks: their records, append-only, and who runs them
 watch       waiting for another process's write
 rows        row <-> `Operation`

@@ -13,9 +13,10 @@ from opledger.rules.contract import Contract
 from opledger.rules.model import TERMINAL, State, StoredRequest
 from opledger.store import encoding
 from opledger.store.recording import unknown
+from opledger.store.share_tables import REACH
 from opledger.store.statements import Tongue, Tx
 from opledger.store.tables import ANSWER, CONTRACT, OPERATION, PROVIDER, REQUEST, WORKER
-from opledger.store.values import Answer, Provider, WorkerLife
+from opledger.store.values import Answer, Aside, Provider, WorkerLife
 
 FORGOTTEN: Final = timedelta(days=1)
 """A worker that gave no sign of life for so long is dropped from the list."""
@@ -106,6 +107,11 @@ def _workers(_: Tongue) -> ClauseElement:
     return select(WORKER).order_by(WORKER.c.name)
 
 
+def _asides(_: Tongue) -> ClauseElement:
+    told = (REACH.c.owner, REACH.c.contract, REACH.c.aside_since, REACH.c.aside_until, REACH.c.why)
+    return select(*told).where(REACH.c.aside_until.is_not(None)).order_by(REACH.c.owner, REACH.c.contract)
+
+
 def heartbeat(tx: Tx, life: WorkerLife) -> None:
     """Note a sign of life; the first one of a name also notes when it started."""
     beat = encoding.to_micros(life.heartbeat)
@@ -121,8 +127,20 @@ def leave(tx: Tx, name: str) -> None:
 
 def workers(tx: Tx) -> list[WorkerLife]:
     """All workers that gave a sign of life and did not sign off, by name."""
+    asides: dict[str, tuple[Aside, ...]] = {}
+    for owner, contract, since, until, why in tx.all(_asides):
+        aside = Aside(contract, encoding.from_micros(since), encoding.from_micros(until), why)
+        asides[owner] = (*asides.get(owner, ()), aside)
     return [
-        WorkerLife(name, host, pid, encoding.from_micros(started), encoding.from_micros(beat), encoding.span(late))
+        WorkerLife(
+            name,
+            host,
+            pid,
+            encoding.from_micros(started),
+            encoding.from_micros(beat),
+            encoding.span(late),
+            asides.get(name, ()),
+        )
         for name, host, pid, started, beat, late in tx.all(_workers)
     ]
 

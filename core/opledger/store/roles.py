@@ -40,6 +40,7 @@ WORKER: Final[Mapping[str, str]] = {
     "notice": "INSERT, UPDATE",
     "operation": f"INSERT, UPDATE ({_MOVING})",
     "provider": "INSERT, UPDATE",
+    "reach": "INSERT, UPDATE, DELETE",
     "refusal": "INSERT, UPDATE",
     "request": "INSERT",
     "share": "INSERT, UPDATE, DELETE",

@@ -17,7 +17,7 @@ from opledger.store import guards
 from opledger.store.share_tables import METADATA  # with all tables
 from opledger.store.statements import Kind
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0009", "0010")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0009", "0010", "0011")
 """Every released schema, oldest first. The last one is what this program reads and writes."""
 
 CURRENT: Final = REVISIONS[-1]

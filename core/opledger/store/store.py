@@ -16,7 +16,8 @@ from opledger.rules.contract import Contract
 from opledger.rules.escalation import Escalation, Track
 from opledger.rules.holdups import Standing
 from opledger.rules.model import Operation, StoredRequest
-from opledger.store import claims, deliveries, directory, notices, opening, recording, shares
+from opledger.rules.reach import Budget, Judged, Row
+from opledger.store import claims, deliveries, directory, notices, opening, reach, recording, shares
 from opledger.store.deliveries import Incoming, KeptDelivery, Match, Named, Parked, Taken
 from opledger.store.deliveries import Refused as RefusedDeliveries
 from opledger.store.directory import Holding
@@ -24,6 +25,7 @@ from opledger.store.encoding import to_micros
 from opledger.store.engine import Database, open_database
 from opledger.store.notices import FailingTarget, Listening, Settled
 from opledger.store.queries import Queries
+from opledger.store.reach import Report
 from opledger.store.statements import Tx
 from opledger.store.tasks import TaskStore
 from opledger.store.values import (
@@ -198,6 +200,7 @@ class Store:
         def leave(tx: Tx) -> None:
             claims.release_all(tx, name)
             shares.give_up(tx, name)
+            reach.give_up(tx, name)
             directory.leave(tx, name)
 
         self.database.write(leave)
@@ -223,7 +226,12 @@ class Store:
 
     def resume_provider(self, contract: str, by: str, reason: str, at: datetime) -> bool:
         """Allow calls to a provider again; False where they were not stopped."""
-        return self.database.write(lambda tx: directory.resume(tx, contract, by, reason, at))
+
+        def resume(tx: Tx) -> bool:
+            reach.begin_anew(tx, contract)
+            return directory.resume(tx, contract, by, reason, at)
+
+        return self.database.write(resume)
 
     def paused(self) -> dict[str, str]:
         """The paused providers, and why."""
@@ -232,6 +240,28 @@ class Store:
     def providers(self) -> list[Provider]:
         """All providers of this ledger, with their state and how many operations are open."""
         return self.database.read(directory.providers)
+
+    # --- who reaches which provider -----------------------------------------------------------------------------
+
+    def reach(self) -> list[Report]:
+        """What workers tell of providers that somebody has trouble with."""
+        return self.database.read(reach.told)
+
+    def tell_reach(self, reports: Sequence[Report], now: datetime) -> None:
+        """Write down how a worker fares with providers."""
+        self.database.write(lambda tx: reach.keep(tx, reports, now))
+
+    def judge_reach(self, mine: Report, own: Row, budget: Budget, now: datetime, *, asides: int) -> Judged:
+        """Write down how a worker fares with a provider, and say what it is to do: see `rules.reach.judge`."""
+        return self.database.write(lambda tx: reach.judge(tx, mine, own, budget, now, asides=asides))
+
+    def forget_reach(self, owner: str, contract: str) -> None:
+        """Remove what a worker told of a provider with which all is well."""
+        self.database.write(lambda tx: reach.forget(tx, owner, contract))
+
+    def workers_alive(self, owner: str, now: datetime) -> int:
+        """How many workers gave a sign of life within seconds, with this one."""
+        return self.database.read(lambda tx: reach.alive(tx, owner, now))
 
     # --- notices ------------------------------------------------------------------------------------------------
 

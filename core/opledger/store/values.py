@@ -187,6 +187,16 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """That a worker leaves a provider to the others: since when, until when, and why."""
+
+    contract: str
+    since: datetime
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerLife:
     """A worker and its last sign of life."""
 
@@ -196,6 +206,11 @@ class WorkerLife:
     started: datetime
     heartbeat: datetime
     lateness: timedelta
+    asides: tuple[Aside, ...] = ()  #: the providers that it leaves to others
+
+    def aside(self, contract: str, now: datetime) -> Aside | None:
+        """How it leaves a provider to others now, if it does."""
+        return next((one for one in self.asides if one.contract == contract and one.until > now), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from opledger.worker.drive import Drive
 from opledger.worker.hand import GRACE, Held, Workshop
 from opledger.worker.known import Known
 from opledger.worker.limits import Limits, Unread
+from opledger.worker.reach import Reach
 from opledger.worker.renewing import renew_all
 from opledger.worker.shared_clock import SharedClock
 from opledger.worker.turns import Turns
@@ -73,6 +74,7 @@ class Worker:
         self._results = results
         self._secrets = secrets or SecretResolver(os.environ)
         self._limits = Limits()
+        self._reach = Reach(self.name, store, self.clock, self._limits)
         self._known = Known(store, self._secrets)
         self._paused: dict[str, str] = {}
         self._drives: dict[asyncio.Task[None], tuple[Drive, str]] = {}
@@ -210,7 +212,8 @@ class Worker:
         self._claimed_at = self.clock.monotonic()  # before the time of day: nothing may last longer here than there
         now, limits = self.clock.now(), self._limits
         self._paused = self.store.paused()
-        limits.pauses(self._paused, self.clock.monotonic())
+        for name in limits.pauses(self._paused, self.clock.monotonic()):
+            self._reach.resumed(name)
         # A provider without room is treated as a paused one: deadlines that have passed need no call and are kept.
         held = {*self._paused, *limits.full(self.clock.monotonic())}
         self._due_at, due = self.store.look(now, held)
@@ -303,6 +306,7 @@ class Worker:
         self._set_clock()
         host, process = socket.gethostname(), os.getpid()
         self.store.heartbeat(self.name, host, process, self.clock.now(), lateness=self._lateness)
+        self._reach.beat()
 
     def _set_clock(self) -> None:
         # Counted from when there is a connection: to make one may take long, and that says nothing of the clock.
@@ -361,7 +365,7 @@ class Worker:
             contract_of=self._known.contract,
             paused=self._paused_because,
             pause=self._pause,
-            skip=self._skip,
+            skip=self._reach.missing,
             redactor=self._known.redactor,
             planned=self._planned,
             fared=self._fared,
@@ -369,16 +373,11 @@ class Worker:
         )
 
     def _paused_because(self, contract: str) -> str | None:
-        return self._paused.get(contract)
+        return self._paused.get(contract) or self._reach.aside(contract)
 
     def _planned(self, operation: Operation) -> None:
         if operation.next is not None and operation.next.at is not None:
             self._due_at = operation.next.at if self._due_at is None else min(self._due_at, operation.next.at)
-
-    def _skip(self, contract: str, reason: str) -> None:
-        """Leave a contract to other workers for a while: something that it needs is missing on this machine."""
-        log.warning("%s is left out here: %s", contract, reason)
-        self._limits.skip(contract, self.clock.monotonic())
 
     async def _pause(self, contract: str, reason: str) -> None:
         """Stop all calls to one provider: one escalation instead of five hundred failures."""
@@ -393,7 +392,8 @@ class Worker:
             log.warning("%s could not be paused: %s", contract, error)
 
     async def _fared(self, contract: Contract, evidence: Evidence) -> None:
-        """Count what a call to a provider brought, and pause the provider once its error budget is spent."""
-        why = self._limits.fared(contract, evidence, self.clock.monotonic())
-        if why is not None:
-            await self._pause(contract.name, why)
+        """Count what a call to a provider brought, and pause the provider once its error budget is spent by all."""
+        if self._reach.fared(contract, evidence):
+            why = await self._reach.judge(contract.name, getattr(evidence, "why", ""), self._commits.run)
+            if why is not None:
+                await self._pause(contract.name, why)

@@ -110,7 +110,7 @@ class Drive(Hand):
     async def _misconfigured(self, action: Action, wrong: ConfigWrong) -> None:
         if isinstance(wrong, SecretWrong):
             # Missing here, on this machine: another worker may have it, so the provider is not paused for everybody.
-            self.shop.skip(self.op.contract, wrong.message)
+            self.shop.skip(self.shop.contract_of(self.op.contract_digest), wrong.message)
         else:
             log.warning("paused %s: %s", self.op.contract, wrong)
             await self.shop.pause(self.op.contract, wrong.message)

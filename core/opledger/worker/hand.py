@@ -61,7 +61,7 @@ class Workshop:
     contract_of: Callable[[str], Contract]
     paused: Callable[[str], str | None]
     pause: Callable[[str, str], Any]
-    skip: Callable[[str, str], None]
+    skip: Callable[[Contract, str], None]
     redactor: Callable[[], redact.Redactor]
     planned: Callable[[Operation], None]
     fared: Callable[[Contract, e.Evidence], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""One worker's part of what each contract allows, and when a provider has failed too often.
+"""One worker's part of what each contract allows.
 
 Concurrency and rate come from the contract, hold over all workers, and are shared out in the database as part of the
 claims (`rules.sharing`, `store.shares`); here is what this worker has of them. After a pause a provider is not met
@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from opledger.rules import sharing
 from opledger.rules.contract import Contract
-from opledger.rules.evidence import CallLost, Evidence, Inconclusive, NotDelivered, ReadFailed
 from opledger.store import Grant, Want
 
 AGAIN: Final = 0.25
@@ -31,9 +30,6 @@ POLITE: Final = 0.05
 """Seconds by which a worker lets others go first."""
 
 FRESH: Final = sharing.FRESH / sharing.SECOND
-
-SKIPPED: Final = 30.0
-"""Seconds for which a contract is left to other workers, once something it needs was missing on this machine."""
 
 SLOW_START: Final = 10.0
 """Seconds after the end of a pause until a provider gets all that its contract allows."""
@@ -80,12 +76,6 @@ class _Part:
         return sum(turn.seated and turn.begins is None for turn in list(self.queue)) if self.queue else 0
 
 
-@dataclass(slots=True)
-class _Trouble:
-    failures: int = 0
-    since: float = 0.0
-
-
 class Unread(dict[str, int]):
     """How many operations of a contract to claim; one of a contract not read yet, to learn its limits by."""
 
@@ -95,7 +85,7 @@ class Unread(dict[str, int]):
 
 
 class Limits:
-    """Counts what is open, what may be, and what failed in a row."""
+    """Counts what is open, and what may be."""
 
     def __init__(self) -> None:
         self._asking = False  #: a claim is under way that counts on the places that are free
@@ -106,7 +96,7 @@ class Limits:
         self._contracts: dict[str, Contract] = {}
         self._paused: frozenset[str] = frozenset()
         self._resumed: dict[str, float] = {}
-        self._trouble: dict[str, _Trouble] = {}
+        self._careful: set[str] = set()
         self._skipped: dict[str, float] = {}
 
     def know(self, contract: Contract) -> None:
@@ -118,16 +108,20 @@ class Limits:
         """Return which of these contracts have not been read yet."""
         return [name for name in names if name not in self._contracts]
 
-    def pauses(self, paused: Collection[str], now: float) -> None:
-        """Take note of which providers are paused now; those that no longer are start slowly."""
-        for contract in self._paused.difference(paused):
-            self._resumed[contract] = now
-            self._trouble.pop(contract, None)
+    def pauses(self, paused: Collection[str], now: float) -> frozenset[str]:
+        """Take note of which providers are paused now; those that no longer are start slowly, and are returned."""
+        resumed = self._paused.difference(paused)
+        self._resumed.update(dict.fromkeys(resumed, now))
         self._paused = frozenset(paused)
+        return resumed
 
-    def skip(self, contract: str, now: float) -> None:
+    def skip(self, contract: str, now: float, seconds: float) -> None:
         """Start nothing more of this contract here for a while."""
-        self._skipped[contract] = now + SKIPPED
+        self._skipped[contract] = now + seconds
+
+    def careful(self, contract: str, *, on: bool) -> None:
+        """Have no more than one call open at a provider that answered none of the last ones; or as many as ever."""
+        (self._careful.add if on else self._careful.discard)(contract)
 
     # --- what is asked for ----------------------------------------------------------------------------------
 
@@ -260,38 +254,6 @@ class Limits:
                 if self.may_call(turn, now):
                     turn.told.set()
 
-    # --- what a provider answers ----------------------------------------------------------------------------
-
-    def worked(self, contract: str) -> None:
-        """Forget failures: the provider answered something that makes sense."""
-        self._trouble.pop(contract, None)
-
-    def failed(self, contract: Contract, now: float) -> str | None:
-        """Count a call that brought no usable answer; return why the provider is to be paused, once it is.
-
-        Many failures in a row over some time, without one good answer between them, are the provider's trouble and not
-        an operation's: one escalation then, instead of one for each operation (`limits.error_budget`).
-        """
-        trouble = self._trouble.setdefault(contract.name, _Trouble(since=now))
-        trouble.failures += 1
-        budget, window = contract.limits.error_budget, contract.limits.error_window.total_seconds()
-        if budget == 0 or trouble.failures < budget or now < trouble.since + window:
-            return None
-        del self._trouble[contract.name]
-        return f"{trouble.failures} calls in a row failed over {now - trouble.since:.0f} s, and none succeeded"
-
-    def fared(self, contract: Contract, evidence: Evidence, now: float) -> str | None:
-        """Count what a call has brought; return why the provider is to be paused, once its error budget is spent."""
-        if not isinstance(evidence, CallLost | NotDelivered | ReadFailed | Inconclusive):
-            self.worked(contract.name)
-            return None
-        if isinstance(evidence, ReadFailed) and evidence.code not in ("read_failed", "result"):
-            return None  # an answer that makes sense: not there yet, gone, throttled
-        if isinstance(evidence, Inconclusive) and (evidence.absent or evidence.status is not None):
-            return None
-        why = self.failed(contract, now)
-        return why and f"error budget: {why}; the last: {evidence.why}"
-
     # --- pieces ---------------------------------------------------------------------------------------------
 
     def _left(self, contract: Contract, now: float) -> int:
@@ -299,6 +261,8 @@ class Limits:
         if now < self._skipped.get(contract.name, 0.0):
             return 0
         most, resumed = contract.limits.concurrency, self._resumed.get(contract.name)
+        if contract.name in self._careful:
+            most = 1
         if resumed is not None:
             if now < resumed + SLOW_START:
                 most = max(1, int(most * (now - resumed) / SLOW_START))

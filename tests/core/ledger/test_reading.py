@@ -13,6 +13,10 @@ from opledger.errors import ConfigWrong, DatabaseReplaced, Refused, StoreUnavail
 from opledger.ledger import WaitTimedOut, reading
 from opledger.rules import evidence as e
 from opledger.rules.model import Operation, State
+from opledger.rules.reach import Tally
+from opledger.store.encoding import to_micros
+from opledger.store.reach import Report
+from opledger.store.values import Aside
 from tests.core.ledgers import BODY, FAILED, LOST, RUNNING, VIOLATED, Home, happens, observed, sent
 from tests.fakes.clock import HandClock
 
@@ -81,6 +85,25 @@ def test_an_explanation_knows_workers_and_pauses(file_home: Home) -> None:
         assert "outage" in found.blocked_by.reason
         ledger.resume_provider("jobs", reason="over")
         assert ledger.explain(op.operation_id).blocked_by is None
+
+
+def test_an_explanation_knows_who_leaves_a_provider_to_others(file_home: Home) -> None:
+    """It is due, workers are alive, and none of them has a way to the provider; the doctor names each of them."""
+    with file_home.ledger() as ledger:
+        op, now = ledger.submit("jobs", BODY), ledger.clock.now()
+        aside = Aside("jobs", now, now + timedelta(minutes=1), "no route to host")
+        for name in ("w1", "w2"):
+            ledger.store.heartbeat(name, "host-9", 1, now)
+        ledger.store.tell_reach([Report("jobs", Tally("w1", at=to_micros(now)), aside)], now)
+        assert ledger.explain(op.operation_id).blocked_by is None
+        (wrong,) = [check for check in ledger.doctor() if "no route" in check.message]
+        assert (wrong.name, wrong.ok) == ("worker w1", False)
+        assert "look at its host, host-9" in wrong.message
+        ledger.store.tell_reach([Report("jobs", Tally("w2", at=to_micros(now)), aside)], now)
+        found = ledger.explain(op.operation_id)
+        assert found.blocked_by is not None
+        assert (found.blocked_by.code, found.blocked_by.until) == ("no_worker_reaches", aside.until)
+        assert "no route to host" in found.why
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------

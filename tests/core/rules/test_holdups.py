@@ -161,3 +161,19 @@ def test_what_a_worker_has_in_hand_is_not_called_held_up() -> None:
     assert "w-1 has it in hand and sends when it may: jobs allows a call every 10 s" in slow.why
     assert "2026-11-29T12:00:14" in slow.why
     assert "in hand" not in explained(booked(0.1), held, SLOW).why
+
+
+def test_where_all_leave_it_to_others_nobody_does_it() -> None:
+    """Who tries again first, when, and why; and no limit is to blame then."""
+    soon, later = NOON + timedelta(seconds=9), NOON + timedelta(seconds=90)
+    both = holdups.unreached("jobs", [("w-2", later, "timed out"), ("w-1", soon, "no route to host")])
+    assert both.reason == (
+        "each of the 2 workers that are alive leaves jobs to others; w-1 tries again at 2026-11-29T12:00:09.000000Z: "
+        "no route to host"
+    )
+    found = explained(taken(Holder("w-1", 3)), unreached=both)
+    assert found.blocked_by == both
+    assert found.next is not None
+    assert found.next.at == soon
+    one = holdups.unreached("jobs", [("w-1", soon, "no route to host")])
+    assert one.reason.startswith("the only worker that is alive leaves jobs to others")

@@ -13,7 +13,7 @@ from opledger.rules.contract import Contract, Limits
 from opledger.rules.files.contract import parse
 from opledger.sim.contracts import contract_text
 from opledger.store import Grant, Want
-from opledger.worker.limits import AGAIN, FRESH, SKIPPED, SLOW_START, SOON, Turn
+from opledger.worker.limits import AGAIN, FRESH, SLOW_START, SOON, Turn
 from opledger.worker.limits import Limits as Counted
 
 T0 = datetime(2026, 11, 30, tzinfo=UTC)
@@ -195,36 +195,21 @@ def test_after_a_pause_a_provider_is_met_slowly() -> None:
     assert limits.next_room(50 + SLOW_START) is None
 
 
-def test_many_failures_over_some_time_spend_the_budget_once() -> None:
-    """One escalation for the provider, with how many failed and for how long; then the count begins anew."""
-    limits, one = Counted(), contract(error_budget=3, error_window=timedelta(seconds=10))
-    assert limits.failed(one, 0) is None
-    assert limits.failed(one, 1) is None
-    assert limits.failed(one, 2) is None  # enough of them, but a hiccup of two seconds
-    assert limits.failed(one, 10) == "4 calls in a row failed over 10 s, and none succeeded"
-    assert limits.failed(one, 11) is None
-
-
-def test_one_good_answer_forgives_all_failures() -> None:
-    """A provider that answers now and then is slow or flaky, not gone."""
-    limits, one = Counted(), contract(error_budget=2, error_window=timedelta(0))
-    assert limits.failed(one, 0) is None
-    limits.worked(one.name)
-    assert limits.failed(one, 1) is None
-    assert limits.failed(one, 2) is not None
-
-
-def test_a_budget_of_nothing_is_no_budget() -> None:
-    """0 switches the automatic pause off."""
-    limits, one = Counted(), contract(error_budget=0, error_window=timedelta(0))
-    assert all(limits.failed(one, moment) is None for moment in range(1000))
-
-
 def test_what_is_missing_here_is_left_to_others_for_a_while() -> None:
     """A worker without the secret starts nothing of that contract, and tries again later."""
     limits = Counted()
     limits.know(contract(concurrency=5))
-    limits.skip(NAME, 0)
-    assert rooms(limits, SKIPPED - 1) == 0
-    assert limits.full(SKIPPED - 1) == {NAME}
-    assert rooms(limits, SKIPPED) == 5
+    limits.skip(NAME, 0, 30)
+    assert rooms(limits, 29) == 0
+    assert limits.full(29) == {NAME}
+    assert rooms(limits, 30) == 5
+
+
+def test_who_got_no_answer_tries_one_call_at_a_time() -> None:
+    """A provider that does not answer here is not met with all that is due, each time it is tried again."""
+    limits = Counted()
+    limits.know(contract(concurrency=5))
+    limits.careful(NAME, on=True)
+    assert rooms(limits, 0) == 1
+    limits.careful(NAME, on=False)
+    assert rooms(limits, 0) == 5
