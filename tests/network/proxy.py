@@ -265,7 +265,9 @@ class Proxy:
         return False
 
     async def _hole(self, seen: Seen, toxic: Toxic, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        await self._write(seen, writer, seen.answer[: toxic.at])
+        # An answer may be shorter than the one that was measured. Its last byte stays back at least: where only the
+        # end of the connection ends it, it would be whole and not be over.
+        await self._write(seen, writer, seen.answer[: min(toxic.at, len(seen.answer) - 1)])
         await self._until_gone(reader, writer)
         return False
 
