@@ -18,7 +18,7 @@ from tests.mutation.ground import Ground
 from tests.mutation.modules import MODULES, Module
 
 SKIPPED = 77
-"""As in `tests.programme`: this machine has not what it takes."""
+"""As in `tests.support.beside`: this machine has not what it takes."""
 
 
 def main(words: list[str] | None = None) -> int:
