@@ -270,11 +270,10 @@ def release(tx: Tx, owner: str, held: Sequence[tuple[str, int]]) -> set[str]:
     return ours
 
 
-def release_all(tx: Tx, owner: str) -> int:
-    """Give back every lease of an owner that signs off; how many there were."""
+def release_all(tx: Tx, owner: str) -> None:
+    """Give back every lease of an owner that signs off."""
     freed = tx.run(_give_back_all, owner=owner)
     tx.wakes = tx.wakes or freed > 0
-    return freed
 
 
 # --- when to look again -----------------------------------------------------------------------------------------

@@ -51,7 +51,9 @@ def test_writes_of_one_batch_build_on_each_other(store: Store) -> None:
     """Several events of one operation in one batch are one chain and one row."""
     (operation,) = opened(store)
     writes = [write(operation, sent()), write(operation, accepted("j1")), write(operation, observed(), due=after(9))]
+    before = store.database.events
     outcomes = store.record_many(writes)
+    assert store.database.events == before + 3  # checkpoints are made by how many there were
     assert [outcome.seq for outcome in outcomes if isinstance(outcome, Recorded)] == [2, 3, 4]
     record = store.get(operation.operation_id)
     assert (record.state, record.version, record.head_seq) == (State.OBSERVING, 4, 4)
