@@ -127,6 +127,12 @@ def test_without_a_token_there_is_no_time_to_resend_in() -> None:
         assert _with(replace(token, mechanism="none")).resend_window is None
 
 
+def test_a_memory_as_long_as_one_call_leaves_no_time_to_resend_in() -> None:
+    """The resend itself may take that long."""
+    assert _with(Idempotency("query", "k", memory=timedelta(seconds=30))).resend_window is None
+    assert _with(Idempotency("query", "k", memory=timedelta(seconds=31))).resend_window == timedelta(seconds=1)
+
+
 def _with(token: Idempotency) -> Contract:
     create = Create("POST", Template("/x"), idempotency=token)
     return Contract("jobs", "sha256:0", "https://api.example.com", create, source="")
