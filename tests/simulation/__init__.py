@@ -10,5 +10,6 @@ world       one seed, built; the network between worker and provider
 run         faults, then peace, then judgement
 judge       the invariants I1 … I25, on the provider's log and the journal
 counts      what must have been reached
+longform    a million operations in as many parts as they need, counted per revision
 planted     bugs planted in the product, which must be found
 """

@@ -1,7 +1,8 @@
 """``python -m tests.simulation``: many seeds of the full stack, judged; ``replay SEED`` prints one of them.
 
 ``--seeds N`` and ``--from SEED`` say which, ``--long`` takes as many as bring a million operations, ``--jobs N`` works
-in so many processes. Exit 1 where an invariant was broken, or where something was to be reached and was not.
+in so many processes. With ``--state FILE`` a run can be ended by Ctrl-C or SIGTERM (exit 130, 143) and goes on when the
+same command is given again. Exit 1 where an invariant was broken, or where something was to be reached and was not.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Final
 
+from tests.simulation import longform
 from tests.simulation.counts import Counts
 from tests.simulation.run import OPERATIONS, run
 from tests.simulation.world import Outcome, forget_template, template, use_template
@@ -32,11 +35,14 @@ def main() -> int:
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--partial", action="store_true", help="do not ask for what only many seeds reach")
+    parser.add_argument("--state", type=Path, help="keep there what was reached, and go on from it")
     parser.add_argument("what", nargs="*", help="replay SEED")
     asked = parser.parse_args()
     if asked.what:
         return replay(int(asked.what[-1])) if asked.what[0] == "replay" else parser.error("replay SEED")
     seeds = asked.seeds or (LONG if asked.long else SHORT)
+    if asked.state is not None:
+        return keep_on(asked, seeds)
     counts, began = Counts(), time.monotonic()
     for outcome in outcomes(range(asked.first, asked.first + seeds), asked.jobs):
         counts.add(outcome)
@@ -46,14 +52,37 @@ def main() -> int:
             )
         if counts.seeds % 50 == 0:
             print(f"  {counts.seeds} seeds, {counts.operations:,} operations, {counts.problems} broken", flush=True)
+    print(f"{time.monotonic() - began:.0f} s by the clock on the wall")
+    return told(counts, counts.problems, asked)
+
+
+def told(counts: Counts, problems: int, asked: argparse.Namespace) -> int:
+    """Say what was reached, and whether that is well."""
     for line in counts.lines():
         print(line)
-    print(f"{time.monotonic() - began:.0f} s by the clock on the wall")
     missed = [] if asked.partial else counts.missed(least=LEAST[asked.long])
     for name in missed:
         print(f"never reached: {name}")
-    print(f"{counts.problems} violations" + (f", {len(missed)} things never reached" if missed else ""))
-    return 1 if counts.problems or missed else 0
+    print(f"{problems} violations" + (f", {len(missed)} things never reached" if missed else ""))
+    return 1 if problems or missed else 0
+
+
+def keep_on(asked: argparse.Namespace, seeds: int) -> int:
+    """Go on with what a file says, until it is through or somebody wants it to end."""
+    try:
+        state = longform.read(asked.state, asked.first)
+    except longform.StateWrong as error:
+        print(error, file=sys.stderr)
+        return 2
+    ended = longform.go_on(
+        asked.state, state, seeds, lambda which: outcomes(which, asked.jobs), now=longform.revision()
+    )
+    for line in state.lines():
+        print(line)
+    if ended is not None:
+        print(f"ended by signal {ended} after {state.done:,} seeds; the same command goes on")
+        return 128 + ended
+    return told(state.total(), len(state.open), asked)
 
 
 def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from opledger.rules.evidence import VIOLATIONS
 from opledger.rules.states import TRANSITIONS
@@ -141,6 +141,26 @@ class Counts:
         self.seconds += one.seconds
         self.virtual += one.virtual
         self.problems += len(one.problems)
+
+    def join(self, other: Counts) -> None:
+        """Count in what others have brought together."""
+        for one in fields(self):
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            setattr(self, one.name, mine + theirs)
+
+    def document(self) -> dict[str, Any]:
+        """What a file keeps of it; `of` makes it anew."""
+        told: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**told, "cells": [[*cell, count] for cell, count in sorted(self.cells.items())]}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Counts:
+        """Read what `document` made. Raises KeyError, TypeError and ValueError for anything else."""
+        told: dict[str, Any] = {one.name: document[one.name] for one in fields(cls)}
+        for name in ("steps", "states", "arrows", "faults"):
+            told[name] = Counter(told[name])
+        told["cells"] = Counter({(fault, phase): count for fault, phase, count in document["cells"]})
+        return cls(**told)
 
     def missed(self, *, least: int, edges: Iterable[str] | None = None) -> list[str]:
         """Return what was to be reached and was not: cells and faults at least so often, arrows at least once."""

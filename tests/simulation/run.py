@@ -20,10 +20,14 @@ from tests.simulation.world import BOUND, SAFETY, SLICE, Outcome, Slot, World
 EVERYTHING: Final = Focus()
 OPERATIONS: Final = 20
 """Operations of one seed."""
+ALL_GARBAGE: Final = 50
+"""After how many seeds everything is looked through for garbage."""
 
 
 def run(seed: int, *, operations: int = OPERATIONS, keep: bool = False, focus: Focus = EVERYTHING) -> Outcome:
     """Run a seed, and judge it. The same seed brings the same outcome."""
+    if seed % ALL_GARBAGE == 0:
+        gc.collect()  # what outlived its seed, and was set aside by those that followed
     with _unheard():
         return _run(seed, operations, keep=keep, focus=focus)
 

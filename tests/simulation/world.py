@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import signal
 import sqlite3
 import tempfile
 from collections import Counter
@@ -128,7 +129,8 @@ def template() -> Path:
 
 
 def use_template(folder: str) -> None:
-    """Use what another process has made."""
+    """Use what another process has made, and leave it to that one to be interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _given.append(Path(folder))
 
 
