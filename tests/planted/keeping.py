@@ -279,6 +279,9 @@ BUGS: Final = (
     Bug("the names of results are not synced", (power("folders"),)),
     Bug("a checkpoint is anchored before it is committed", (death("anchored-first"),)),
     Bug("half a result lies at its place", (death("half-result"),)),
+    # Tasks.
+    Bug("a task's progress file is written before its ledger", (death("progress-first"),)),
+    Bug("a task submits again what it has submitted", (death("keyless"),)),
     # Secrets.
     Bug(
         "what an answer repeats of our secrets is kept",

@@ -179,7 +179,7 @@ BUGS: Final = (
     # Creates.
     Bug(
         "a lost answer is read as refused",
-        (seeds("I16", faults=_LOST),),
+        (seeds("I16", faults=_LOST), coded("create"), worlds("resend")),
         function(answers, "read_create", _no_answer_is_no),
         quick=True,
     ),

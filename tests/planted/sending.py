@@ -307,7 +307,7 @@ BUGS: Final = (
     ),
     Bug(
         "a job that takes its time is cancelled, and nobody asked",
-        (seeds("I9", personalities=("ideal",), flavours=("v1",), cancels=0.0),),
+        (seeds("I9", personalities=("ideal",), flavours=("v1",), cancels=0.0), worlds("resend")),
         both(
             entry(decide._DECIDERS, State.OBSERVING, _gives_up),
             table({(State.OBSERVING, e.CallSent): (states.Arrow(None, states._call(Action.CANCEL)),)}),
