@@ -20,6 +20,7 @@ from tests.model.designs import Patch, _nothing, _uncounted, _unsent, both, entr
 from tests.planted.bug import Bug
 from tests.planted.looks import death, inputs, power, seeds, tampering
 from tests.planted.looks import states as worlds
+from tests.planted.looks import table as coded
 from tests.simulation.planted import _forget
 
 # --- evidence -------------------------------------------------------------------------------------------------------
@@ -211,7 +212,11 @@ BUGS: Final = (
         (worlds("blind"), seeds("I14", "I23", "I4", "I6")),
         entry(projection._HANDLERS, e.CallSent, _uncounted),
     ),
-    Bug("the first send is not remembered", (worlds("blind"),), entry(projection._HANDLERS, e.CallSent, _unsent)),
+    Bug(
+        "the first send is not remembered",
+        (worlds("blind"), coded("status")),
+        entry(projection._HANDLERS, e.CallSent, _unsent),
+    ),
     # The journal.
     Bug("a chain forks", (seeds("I23"),), function(recording, "seal", _forks), issue="F17"),
     Bug(
