@@ -6,11 +6,13 @@ held against what the provider knows. Only the hash chain and the projection are
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final
 
 from opledger.checkpoints.maker import Checkpointer
@@ -694,9 +696,12 @@ def _hooks(world: World, records: Sequence[Record]) -> None:
 def _secrets(world: World) -> None:
     """I24: no secret in any file that was written."""
     needle = DEFAULT_TOKEN.encode()
-    for path in sorted(world.folder.rglob("*")):
-        if path.is_file() and needle in path.read_bytes():
-            world.problem("I24", f"{path.relative_to(world.folder)} holds a secret")
+    for folder, folders, names in os.walk(world.folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            if needle in path.read_bytes():
+                world.problem("I24", f"{path.relative_to(world.folder)} holds a secret")
 
 
 def _chains(world: World) -> None:

@@ -68,7 +68,10 @@ class Handle:
     def __init__(
         self, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context, strand: Strand
     ) -> None:
-        self.callback, self.args, self.context, self.strand = callback, args, context, strand
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.strand = strand
         self.gone = False
         self.ours = False  #: made by the simulation, as a delay of something else
         self.moment = 0.0
@@ -143,8 +146,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Run it when its strand is drawn."""
         if context is None:
             context = contextvars.copy_context()
-        handle = Handle(callback, args, context, context.get(STRAND, self._main))
-        self._push(handle)
+        strand = context.get(STRAND, self._main)
+        handle = Handle(callback, args, context, strand)
+        if not strand.process.dead:  # as `_push`, and it is called too often for another call
+            strand.queue.append(handle)
+            if not strand.listed:
+                strand.listed = True
+                self._ready.append(strand)
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]

@@ -190,8 +190,8 @@ def faulty(world: World, store: Store) -> None:
 
 
 def _watched(world: World, store: Store) -> None:
-    """Keep book of leases as they were handed out (I10)."""
-    exchange, renew = store.exchange, store.renew
+    """Keep book of leases as they were handed out (I10), and read once between two commits what only they change."""
+    exchange, renew, paused = store.exchange, store.renew, store.paused
 
     def exchanged(writes: Any, ask: Any) -> Any:
         outcomes, claimed = exchange(writes, ask)
@@ -207,4 +207,9 @@ def _watched(world: World, store: Store) -> None:
                 world.leases[operation] = (world.leases[operation][0], now + lease)
         return kept
 
-    store.exchange, store.renew = exchanged, renewed  # type: ignore[method-assign]
+    def paused_now() -> dict[str, str]:
+        if world.paused is None or world.paused[0] != world.steps.commits:
+            world.paused = (world.steps.commits, paused())
+        return dict(world.paused[1])
+
+    store.exchange, store.renew, store.paused = exchanged, renewed, paused_now  # type: ignore[method-assign]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import hashlib
 import os
 import shutil
@@ -143,6 +144,7 @@ def _template() -> Path:
         return _given[0]
     parent = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="opledger-simulation-", dir=parent))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     open_database(f"sqlite:///{folder}/ledger.db").close()
     contracts = folder / "contracts"
     contracts.mkdir()
@@ -197,6 +199,7 @@ class World:
         self.owners: dict[str, list[tuple[float, str]]] = {}  #: who held an operation, from when on
         self.cancelled: Callable[[str], None] = lambda _: None  #: somebody wants an operation cancelled, now
         self.held_up: dict[Process, int] = {}  #: who stood still between the commit of a permit and its next step
+        self.paused: tuple[int, dict[str, str]] | None = None  #: after how many commits which providers were paused
         self._rows = 0
         self._dying: str | None = None
 
