@@ -115,9 +115,11 @@ def two_workers(count: int, rounds: int) -> None:
         for _ in range(rounds):
             one, two = (scale.together(lambda: _fresh(server), prepare, workers) for workers in (1, 2))
             pairs.append((one, two))
-    say("", "one, s", "two, s", "times as fast")
-    one, two = (statistics.median(pair[i] for pair in pairs) for i in (0, 1))
-    say("", f"{one:.1f}", f"{two:.1f}", f"{statistics.median(a / b for a, b in pairs):.2f}")
+    say("", "seconds", "workers' CPU, s", "server's CPU, s", "times as fast")
+    for place, label in enumerate(("one worker", "two workers")):
+        figures = medians([pair[place] for pair in pairs])
+        ratio = statistics.median(pair[0]["wall"] / pair[place]["wall"] for pair in pairs)
+        say(label, *(f"{figures[name]:.1f}" for name in ("wall", "workers", "server")), f"{ratio:.2f}")
 
 
 def submits(rounds: int) -> None:

@@ -141,15 +141,7 @@ def waiting(folder: Path, base_url: str, count: int, url: str | None) -> dict[st
         looked, claimed = measured(look), measured(claim)
         before = resident_mib()
         worker = make_worker(store, results=folder / "results", name="bench")
-
-        async def idle() -> None:
-            stop = asyncio.Event()
-            running = asyncio.ensure_future(serve(worker, stop))
-            await asyncio.sleep(5)
-            stop.set()
-            await running
-
-        resting = measured(lambda: run_async(idle()))
+        resting = measured(lambda: run_async(scale.rest(worker, 5)))
     return {
         "look_us": looked["wall"] / 200 * 1e6,
         "claim_us": claimed["wall"] / 200 * 1e6,

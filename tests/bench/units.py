@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from opledger.checkpoints.maker import Checkpointer
+from opledger.cli import GARBAGE
 from opledger.edges.clock import new_id
 from opledger.ledger import Ledger, archive, export
 from opledger.rules import evidence as e
@@ -29,6 +30,7 @@ from opledger.service import make_worker, serve
 from opledger.store import Write
 from tests.bench.capacity import Costs, Kind
 from tests.bench.contestants import cpu_seconds, open_ledger, run_async, submit
+from tests.bench.processes import server_cpu, session_of
 from tests.bench.provider import Provider
 
 Figures = dict[str, float]
@@ -49,7 +51,7 @@ def sizes(path: Path, url: str | None) -> dict[str, int]:
             found = file.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name").fetchall()
         file.close()
         return dict(found)
-    with _server(url) as session:
+    with session_of(url) as session:
         session.execute("VACUUM FULL operation")  # what dies in seconds here is used again where a ledger lives on
         rows = session.execute(
             "SELECT relname, pg_relation_size(oid) FROM pg_class "
@@ -58,38 +60,11 @@ def sizes(path: Path, url: str | None) -> dict[str, int]:
         return {name: int(size) for name, size in rows.fetchall()}
 
 
-@contextmanager
-def _server(url: str) -> Iterator[Any]:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as session:
-        yield session
-
-
 def log_position(url: str) -> int:
     """How many bytes of log the server has written."""
-    with _server(url) as session:
+    with session_of(url) as session:
         found = session.execute("SELECT pg_current_wal_lsn() - '0/0'").fetchone()
         return int(found[0])
-
-
-def server_cpu(url: str) -> float:
-    """CPU seconds of the server and all its processes, those that have ended too."""
-    with _server(url) as session:
-        folder = session.execute("SHOW data_directory").fetchone()[0]
-    pid = int((Path(folder) / "postmaster.pid").read_text().split("\n", 1)[0])
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            number, _, rest = stat.read_text().partition(" (")
-        except OSError:
-            continue  # it has just ended; its parent counts it
-        fields = rest.rpartition(") ")[2].split()
-        if int(number) == pid:
-            ticks += sum(int(one) for one in fields[11:15])
-        elif int(fields[1]) == pid:
-            ticks += sum(int(one) for one in fields[11:13])
-    return ticks / 100
 
 
 def _used(found: dict[str, int], names: tuple[str, ...]) -> int:
@@ -391,6 +366,7 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--db")
     chosen = parser.parse_args()
+    gc.set_threshold(GARBAGE)  # as the command line does for a worker
     with tempfile.TemporaryDirectory(prefix="opledger-bench-") as folder:
         figures = RUNS[chosen.name](Path(folder), chosen.base_url, chosen.count, chosen.db)
     json.dump(figures, sys.stdout)
