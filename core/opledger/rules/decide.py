@@ -368,14 +368,15 @@ def _reconcile_time(
     index = usable_strategy(op, contract, now)
     if index is None:
         return now, "no automatic way to find out is left"
-    strategy = contract.reconcile[index]
-    earliest = now
-    because = f"{strategy.strategy} to learn whether the job was created"
+    earliest, asked = now, ""
     if isinstance(evidence, e.Inconclusive) and evidence.retry_at is not None:
-        earliest = max(evidence.retry_at, now)
-        because = f"{evidence.why}; {because}"
+        earliest, asked = max(evidence.retry_at, now), f"{evidence.why}; "
     elif isinstance(evidence, e.Inconclusive) or (isinstance(evidence, e.CallLost) and evidence.status is not None):
         earliest = now + _pause(op, contract, jitter)  # it answered, and badly: asking again at once helps nobody
+    # By then the token may be forgotten. What takes the place of the resend has waits of its own.
+    then = usable_strategy(op, contract, earliest)
+    strategy = contract.reconcile[index if then is None else then]
+    because = f"{asked}{strategy.strategy} to learn whether the job was created"
     visible = _visible_from(op, strategy)
     if visible is not None and visible > earliest:
         return visible, f"a new job may not be visible yet; then {because}"

@@ -754,6 +754,18 @@ def test_a_look_up_waits_until_a_new_job_can_be_seen() -> None:
     assert (later.at, later.because) == (T0 + seconds(50), "busy; list to learn whether the job was created")
 
 
+def test_a_resend_whose_time_would_be_up_gives_way_to_a_look_up_that_waits() -> None:
+    """A list in its place, at the moment that the resend was planned for, would not show what was sent last."""
+    contract = a_contract(reconcile=(RESEND, LIST))
+    sent = T0 + DAY - MARGIN - seconds(1)
+    op = in_state(State.CREATE_UNKNOWN, last_sent_at=sent, create_deadline=T0 + timedelta(days=9))
+    found = planned(op, e.CallLost(why="x", status=503), contract, now=sent)
+    assert (found.kind, found.at) == ("reconcile", sent + seconds(30))
+    assert found.because == "a new job may not be visible yet; then list to learn whether the job was created"
+    alone = planned(op, e.CallLost(why="x", status=503), a_contract(reconcile=(RESEND,)), now=sent)
+    assert alone.at == sent + seconds(2)
+
+
 @pytest.mark.parametrize(
     ("strategy", "facts"),
     [
