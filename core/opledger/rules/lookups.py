@@ -7,7 +7,7 @@ adopts, more than one is a violation, none is proof only where the contract says
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from opledger.rules import evidence as e
@@ -57,6 +57,7 @@ class Search:
     nameless: int = 0  #: items that are ours and have no usable job id
     unread: int = 0  #: items on which the match could not be evaluated: they may be ours
     pages: int = 0
+    ahead: timedelta = timedelta(0)  #: by how much the clock was set ahead since our last send
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -201,7 +202,8 @@ def _absent(search: Search, op: Operation, now: datetime, facts: dict[str, Any])
     if not strategy.absence_is_proof:
         why = f"{looked}; the contract does not take absence as proof"
         return e.Inconclusive(**facts, why=why, strategy=strategy.strategy, next_strategy=True, absent=True)
-    settled = (op.last_sent_at or now) + max(strategy.settle, strategy.visibility_lag)
+    # A clock that was set ahead says that more time has passed than there was for a new job to show itself (I28).
+    settled = (op.last_sent_at or now) + max(strategy.settle, strategy.visibility_lag) + search.ahead
     if now < settled:
         why = f"{looked}; the provider has until {settled:%H:%M:%S} UTC to show it"
         return e.Inconclusive(**facts, why=why, strategy=strategy.strategy, absent=True, retry_at=settled)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from opledger.edges.clock import Clock, new_id
+from opledger.edges.clock import new_id
 from opledger.edges.http import Http
 from opledger.edges.stores import ResultStore
 from opledger.errors import IllegalTransition, LeaseLost, Refused, StoreUnavailable
@@ -29,6 +29,7 @@ from opledger.store import Claimed, Declined, Fence, JobIdTaken, Recorded, Store
 from opledger.worker.commits import Commits
 from opledger.worker.keep import kept
 from opledger.worker.limits import Turn
+from opledger.worker.shared_clock import SharedClock
 from opledger.worker.turns import Dropped, Held, Turns
 
 __all__ = ["GRACE", "Dropped", "Hand", "Held", "Workshop", "margin_of"]
@@ -53,7 +54,7 @@ class Workshop:
     policy: Actor  #: the same hand, where a policy's word is carried out
     store: Store
     commits: Commits
-    clock: Clock
+    clock: SharedClock
     http: Http
     results: ResultStore
     turns: Turns

@@ -27,6 +27,7 @@ async def read_pages(
     `permitted`: it runs under a reconcile permit, whose fate must be told if we are stopped meanwhile.
     """
     began = drive.shop.clock.now()  # what the first page shows is as old as this, however long the rest takes
+    search.ahead = drive.shop.clock.ahead_since(drive.op.last_sent_at or began)
     seen: set[str] = set()
     pages: list[StoredAnswer] = []
     stopped = ""

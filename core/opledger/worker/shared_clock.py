@@ -6,6 +6,7 @@ database server its clock is the one that counts (I28); with SQLite everything i
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,11 +19,19 @@ DRIFT: Final = 1e-4
 """Seconds by which two clocks may part in a second."""
 
 
+LEAP: Final = timedelta(seconds=1)
+"""By how much a time of day may part from the monotonic clock between two looks before it counts as set."""
+
+MOST_LEAPS: Final = 100
+
+
 class SharedClock:
     """The server's time, carried on by our own monotonic clock between two looks; without a server, our own time."""
 
     def __init__(self, own: Clock) -> None:
         self._own = own
+        self._seen: tuple[datetime, float] | None = None
+        self._leaps: deque[tuple[datetime, timedelta]] = deque(maxlen=MOST_LEAPS)
         self._mark: tuple[datetime, float] | None = None
         self._unsure = 0.0
 
@@ -36,14 +45,32 @@ class SharedClock:
         known = 0.0 if mark is None else self._unsure + DRIFT * (answered - mark[1])
         if shared is not None and mark is not None and unsure > max(GOOD, known):
             return
+        if shared is not None and mark is not None:
+            self._compare(mark, (shared, (asked + answered) / 2))
         self._mark, self._unsure = None if shared is None else (shared, (asked + answered) / 2), unsure
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
         mark = self._mark
         if mark is None:
-            return self._own.now()
+            now, seen = (self._own.now(), self._own.monotonic()), self._seen
+            if seen is not None:
+                self._compare(seen, now)
+            self._seen = now
+            return now[0]
         return mark[0] + timedelta(seconds=self._own.monotonic() - mark[1])
+
+    def ahead_since(self, moment: datetime) -> timedelta:
+        """Return by how much the time of day was set ahead after a moment, as far as this process has seen it.
+
+        By so much less time has passed since then than the time of day says. A machine that slept looks the same.
+        """
+        return sum((leap for at, leap in list(self._leaps) if at >= moment), timedelta(0))
+
+    def _compare(self, before: tuple[datetime, float], after: tuple[datetime, float]) -> None:
+        expected = before[0] + timedelta(seconds=after[1] - before[1])
+        if after[0] - expected > LEAP:
+            self._leaps.append((expected, after[0] - expected))
 
     def monotonic(self) -> float:
         """Return seconds on our own monotonic clock."""

@@ -50,9 +50,10 @@ def looked_up(
     contract: Contract | None = None,
     now: datetime = NOW,
     stopped: str = "",
+    ahead: timedelta = timedelta(0),
 ) -> Reading:
     """The outcome of a whole look-up, page by page, as the worker does it."""
-    search = Search(strategy)
+    search = Search(strategy, ahead=ahead)
     record = op or a_lost_create()
     for outcome in outcomes:
         page = read_page(outcome, record, contract or a_contract(), search, call_id=CALL, answer="a" * 64)
@@ -233,6 +234,16 @@ def test_nothing_found_is_proof_only_after_the_settle_time(settle: float, lag: f
     found = inconclusive(listed(strategy=how, op=op, now=settled - seconds(0.000001)))
     assert (found.retry_at, found.absent, found.next_strategy) == (settled, True, False)
     assert isinstance(listed(strategy=how, op=op, now=settled), e.ProvenAbsent)
+
+
+def test_a_clock_that_was_set_ahead_makes_no_proof() -> None:
+    """I28: the settle time is time that passed, not what the time of day says of it."""
+    how, ahead = replace(LIST, settle=seconds(60)), seconds(3600)
+    op = a_lost_create()
+    settled = (op.last_sent_at or T0) + seconds(60)
+    found = inconclusive(listed(strategy=how, op=op, now=settled + seconds(3599), ahead=ahead))
+    assert found.retry_at == settled + ahead
+    assert isinstance(listed(strategy=how, op=op, now=settled + ahead, ahead=ahead), e.ProvenAbsent)
 
 
 def test_the_settle_time_is_no_proof_of_presence() -> None:

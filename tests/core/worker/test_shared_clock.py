@@ -59,3 +59,31 @@ def test_without_a_server_it_is_our_own_time() -> None:
     asked(clock, own, before=0.001, after=0.001, ahead=timedelta(hours=1))
     clock.learn(None, 0.0, 1.0)
     assert clock.now() == own.now()
+
+
+def test_a_clock_that_is_set_ahead_is_noticed_and_one_that_goes_is_not() -> None:
+    """By so much less has passed since than the time of day says; for what came later it is nothing."""
+    own = HandClock(NOON)
+    clock = SharedClock(own)
+    before = clock.now()
+    own.pass_by(3600)
+    assert clock.now() - before == timedelta(hours=1)
+    own.jump(90)
+    own.pass_by(5)
+    after = clock.now()
+    assert (clock.ahead_since(before), clock.ahead_since(after)) == (timedelta(seconds=90), timedelta(0))
+    own.jump(-600)  # more has passed then, and whoever waits has waited longer
+    assert clock.now() < after
+    assert clock.ahead_since(before) == timedelta(seconds=90)
+
+
+def test_a_server_that_is_set_ahead_is_noticed_too() -> None:
+    """Its next answer is not what the last one and our own clock make of it."""
+    own = HandClock(NOON)
+    clock = SharedClock(own)
+    asked(clock, own, before=0.01, after=0.01, ahead=timedelta(0))
+    before = clock.now()
+    own.pass_by(10)
+    asked(clock, own, before=0.01, after=0.01, ahead=timedelta(minutes=5))
+    assert abs(clock.ahead_since(before) - timedelta(minutes=5)) < timedelta(milliseconds=1)
+    assert clock.ahead_since(clock.now()) == timedelta(0)
