@@ -18,6 +18,7 @@ from tests.simulation.run import run
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(2)
+BROKE = (433, 651, 749, 1251)  #: seeds that have found faults of the product
 _DIGESTS = "from tests.simulation.run import run; print([run(seed, operations=4).digest for seed in (3, 4)])"
 
 
@@ -31,6 +32,12 @@ def test_no_seed_breaks_an_invariant() -> None:
     assert counts.total > 30 * counts.operations
     assert len(counts.states) >= 5
     assert len(counts.faults) >= 3
+
+
+@pytest.mark.parametrize("seed", BROKE)
+def test_what_was_found_once_is_not_found_again(seed: int) -> None:
+    """A resend that gave way too early; twice a clock set ahead; a second job behind a deadline."""
+    assert not run(seed).problems
 
 
 def test_the_same_seed_is_the_same_in_every_process() -> None:

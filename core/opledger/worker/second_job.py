@@ -13,7 +13,7 @@ from opledger.rules import answers, lookups, requests
 from opledger.rules import evidence as e
 from opledger.rules.contract import Contract
 from opledger.rules.journal import read_body
-from opledger.rules.model import Action, State
+from opledger.rules.model import Action, Operation, State
 from opledger.worker.hand import Hand
 from opledger.worker.looking import read_pages, shows_all
 
@@ -27,7 +27,7 @@ _RECENT: Final = 200
 async def look_for_second_job(drive: Hand, contract: Contract, *, waiting: bool) -> bool:
     """Look at the provider's list where that is owed; False where it is not, or must wait after a try in vain."""
     strategy = shows_all(contract)
-    if strategy is None or drive.op.state is not State.ACCEPTED or not drive.op.attempts.reconcile:
+    if strategy is None or not drive.op.attempts.reconcile or not _untouched(drive.op):
         return False
     tries = await drive.shop.commits.run(lambda: _tries(drive))
     if tries is None or (waiting and tries):
@@ -45,6 +45,11 @@ async def look_for_second_job(drive: Hand, contract: Contract, *, waiting: bool)
     found = found or "gave no usable answer: whether a second job runs is not known"
     await drive.record(e.Noted(f"{_TOLD}{strategy.strategy} {found}"), f"call:{call_id}", answer=kept)
     return True
+
+
+def _untouched(op: Operation) -> bool:
+    """Tell whether nothing has been done with the job yet, also where a deadline or a cancel came before the look."""
+    return op.state is State.ACCEPTED or (op.state in (State.OBSERVING, State.CANCELLING) and op.observed_at is None)
 
 
 def _tries(drive: Hand) -> int | None:
