@@ -22,6 +22,7 @@ TRIES: Final = 5
 
 _TOLD: Final = "after the resend, "
 _RECENT: Final = 200
+_NOTICED: Final = frozenset(violation.__name__ for violation in e.VIOLATIONS)
 
 
 async def look_for_second_job(drive: Hand, contract: Contract, *, waiting: bool) -> bool:
@@ -57,6 +58,8 @@ def _tries(drive: Hand) -> int | None:
     tries = 0
     rows = drive.shop.store.queries.events(drive.op.operation_id, max(drive.op.head_seq - _RECENT, 0))
     for row in reversed(rows):
+        if row.kind in _NOTICED:
+            return None  # a person has seen it, and has said which job counts
         if row.kind not in ("Accepted", "Noted", "ReadFailed"):
             continue
         evidence = read_body(row.body).entry.evidence
