@@ -48,13 +48,17 @@ def test_many_workers_and_one_operation(stage: Stage) -> None:
         for _ in range(5):
             list(pool.map(stage.turn, workers))
             stage.passes(20)
-        stage.until_state(operation, State.OBSERVING)
+
+        def until(state: State, passes: float) -> None:
+            end = monotonic() + 60
+            while stage.show(operation).state is not state and monotonic() < end:
+                # Who has no place at the provider gets one within a second: on a server a real one.
+                list(pool.map(stage.turn, workers))
+                stage.passes(passes)
+
+        until(State.OBSERVING, 20)
         stage.ledger.cancel(operation.operation_id, reason="ordered twice")
-        end = monotonic() + 60
-        while stage.show(operation).state is not State.CANCELLED and monotonic() < end:
-            # Who has no place at the provider gets one within a second: on a server a real one.
-            list(pool.map(stage.turn, workers))
-            stage.passes(0.2)
+        until(State.CANCELLED, 0.2)
     assert stage.show(operation).state is State.CANCELLED
     calls = stage.calls()
     assert (calls.count("create"), calls.count("cancel")) == (1, 1)
