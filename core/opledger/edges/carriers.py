@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import aiohttp
 import httpx
 from multidict import CIMultiDict
 from yarl import URL
 
-from opledger.edges import connections
-
-Trace = Callable[[str, Mapping[str, Any]], Awaitable[None]]
-"""Is told how far a request got."""
+from opledger.edges.connections import TOLD, Told
 
 _TIDY: Final = re.compile(
     r"https?://[a-z0-9.-]+(?::(?!(?:80|443)(?:[/?]|$))[1-9][0-9]{1,4})?"
@@ -48,7 +45,7 @@ class Outgoing:
     connect: float  #: until there is a connection
     silence: float  #: longest time in which no byte comes
     total: float
-    trace: Trace
+    trace: Told
 
 
 class Reply(Protocol):
@@ -110,33 +107,53 @@ class _Read:
         await self.response.wait_for_close()
 
 
-class Reads:
-    """Carries what changes nothing, over connections that are kept. The session is made where it is first needed."""
+class _Session:
+    """A session of aiohttp, made where it is first needed."""
 
     def __init__(self, make: Callable[[], aiohttp.ClientSession]) -> None:
         self._make = make
-        self._session: aiohttp.ClientSession | None = None
+        self._made: aiohttp.ClientSession | None = None
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: list[tuple[str, str]],
+        body: bytes | None,
+        limits: tuple[float, float, float],
+    ) -> _Read:
+        """Send a request once, within the limits that `_timeout` takes. Raises aiohttp.ClientError, OSError."""
+        if self._made is None:
+            self._made = self._make()
+        response = await self._made.request(
+            method,
+            url,
+            headers=CIMultiDict(headers),
+            data=body or None,
+            allow_redirects=False,
+            timeout=_timeout(*limits),
+        )
+        return _Read(response)
+
+    async def aclose(self) -> None:
+        if self._made is not None:
+            await self._made.close()
+
+
+class Reads:
+    """Carries what changes nothing, over connections that are kept. `make` makes the session where it is needed."""
+
+    def __init__(self, make: Callable[[], aiohttp.ClientSession]) -> None:
+        self._session = _Session(make)
 
     async def carry(self, outgoing: Outgoing) -> Reply:
         """Send a request once. Raises aiohttp.ClientError, OSError."""
-        session = self._session
-        if session is None:
-            session = self._session = self._make()
-        return _Read(
-            await session.request(
-                outgoing.method,
-                outgoing.url,
-                headers=CIMultiDict(outgoing.headers),
-                data=outgoing.body or None,
-                allow_redirects=False,
-                timeout=_timeout(outgoing.connect, outgoing.silence, outgoing.total),
-            )
-        )
+        limits = (outgoing.connect, outgoing.silence, outgoing.total)
+        return await self._session.send(outgoing.method, outgoing.url, outgoing.headers, outgoing.body, limits)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.aclose()
 
 
 # --- what changes something ---------------------------------------------------------------------------------------
@@ -151,35 +168,25 @@ class Fresh(httpx.AsyncBaseTransport):
 
     def __init__(self, make: Callable[[], aiohttp.ClientSession]) -> None:
         """`make` gives a session whose connector is a `connections.Anew`."""
-        self._make = make
-        self._session: aiohttp.ClientSession | None = None
+        self._session = _Session(make)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request once. Raises aiohttp.ClientError, OSError."""
-        session = self._session
-        if session is None:
-            session = self._session = self._make()
-        limits: Mapping[str, float] = request.extensions["timeout"]
-        connections.TOLD.set(request.extensions["trace"])
-        response = await session.request(
-            request.method,
-            str(request.url),
-            headers=CIMultiDict(request.headers.multi_items()),
-            data=request.content or None,
-            allow_redirects=False,
-            timeout=_timeout(limits["connect"], limits["read"], limits["pool"]),
-        )
-        return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response))
+        TOLD.set(request.extensions["trace"])
+        times: Mapping[str, float] = request.extensions["timeout"]
+        limits = (times["connect"], times["read"], times["pool"])
+        headers = request.headers.multi_items()
+        read = await self._session.send(request.method, str(request.url), headers, request.content, limits)
+        return httpx.Response(read.status, headers=list(read.headers), stream=_Body(read))
 
     async def aclose(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._read = _Read(response)
+    def __init__(self, read: _Read) -> None:
+        self._read = read
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._read.chunks()

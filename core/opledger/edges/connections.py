@@ -79,6 +79,7 @@ class Connector(aiohttp.TCPConnector):
 
 
 Told = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+"""Is told how far a request got, in the words of httpcore."""
 
 TOLD: Final[ContextVar[Told]] = ContextVar("told")
 """Who is told how far the request of this task is, for `Anew`."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -68,8 +69,8 @@ class Http:
         self._keys = Keys(clock, secrets, self._ask_for_token)
         self._slots = asyncio.Semaphore(max_connections)
         self._tls = tls or httpx.create_ssl_context()
-        self._effects: Carrier = Effects(Fresh(self._session_anew))
-        self._reads: Carrier = Reads(self._session)
+        self._effects: Carrier = Effects(Fresh(partial(self._session, Anew)))
+        self._reads: Carrier = Reads(partial(self._session, Connector))
         self._abroad: Carrier = Reads(self._session_abroad)
         self._known: tuple[str, ...] = ()
         self._scrub = Redactor(())
@@ -299,14 +300,9 @@ class Http:
         if (addresses.literal(urlsplit(request.url).hostname or "") or "public") not in permitted:
             raise addresses.AddressRefused
 
-    def _session(self) -> aiohttp.ClientSession:
+    def _session(self, connector: type[Connector]) -> aiohttp.ClientSession:
         return self._new_session(
-            Connector(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
-        )
-
-    def _session_anew(self) -> aiohttp.ClientSession:
-        return self._new_session(
-            Anew(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
+            connector(ssl=self._tls, limit=self._most, resolver=aiohttp.ThreadedResolver(), ttl_dns_cache=10)
         )
 
     def _session_abroad(self) -> aiohttp.ClientSession:

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ClauseElement, and_, bindparam, delete, func, select
+from sqlalchemy import BigInteger, ClauseElement, bindparam, delete, select
 
 from opledger.rules import reach
 from opledger.rules.reach import Budget, Judged, Row, Tally
 from opledger.store import encoding
 from opledger.store.share_tables import REACH
-from opledger.store.shares import RECENT
+from opledger.store.shares import workers_alive
 from opledger.store.statements import Tongue, Tx
-from opledger.store.tables import WORKER
 from opledger.store.values import Aside
 
 r: Final = REACH.c
@@ -68,11 +67,6 @@ def _forget(_: Tongue) -> ClauseElement:
     return delete(REACH).where(r.at < bindparam("before", type_=BigInteger))
 
 
-def _others_alive(_: Tongue) -> ClauseElement:
-    recent = WORKER.c.heartbeat_at > bindparam("since", type_=BigInteger)
-    return select(func.count()).where(and_(WORKER.c.name != bindparam("owner"), recent))
-
-
 def told(tx: Tx) -> list[Report]:
     """All that workers tell of providers."""
     return [_read(row) for row in tx.all(_all)]
@@ -90,14 +84,8 @@ def judge(tx: Tx, mine: Report, own: Row, budget: Budget, now: datetime, *, asid
     keep(tx, [mine], now)
     others = [one.tally for one in map(_read, tx.all(_of_contract, name=mine.contract))]
     others = [one for one in others if one.owner != mine.tally.owner]
-    return reach.judge(
-        budget, own, mine.tally, others, micros, alive=_count(tx, mine.tally.owner, micros), asides=asides
-    )
-
-
-def alive(tx: Tx, owner: str, now: datetime) -> int:
-    """How many workers there are, with this one."""
-    return _count(tx, owner, encoding.to_micros(now))
+    alive = workers_alive(tx, mine.tally.owner, micros)
+    return reach.judge(budget, own, mine.tally, others, micros, alive=alive, asides=asides)
 
 
 def forget(tx: Tx, owner: str, contract: str) -> None:
@@ -113,10 +101,6 @@ def give_up(tx: Tx, owner: str) -> None:
 def begin_anew(tx: Tx, contract: str) -> None:
     """Forget all that was told of a provider: a person says that calls to it may be made again."""
     tx.run(_remove_contract, name=contract)
-
-
-def _count(tx: Tx, owner: str, now: int) -> int:
-    return 1 + int(tx.all(_others_alive, owner=owner, since=now - RECENT)[0][0])
 
 
 def _written(one: Report) -> tuple[Any, ...]:

@@ -208,7 +208,7 @@ def _settled(tx: Tx, ask: Claim, now: int, names: list[str]) -> dict[str, _Place
         tx.run(_remove, name=name, owner=owner)
     rows = tx.all(_shares, names=several)  # one that has run out and is left holds what it did: its owner claims on it
     leased = {(contract, owner): count for contract, owner, count in tx.all(_leased, now=now)}
-    alive = 1 + tx.all(_alive, owner=ask.owner, since=clock - RECENT)[0][0]
+    alive = workers_alive(tx, ask.owner, clock)
     found = {}
     kept = []
     for want in (one for one in ask.wants if one.asks):
@@ -251,6 +251,11 @@ def _placed(want: Want, got: sharing.Share, rivals: Sequence[sharing.Rival], tat
         bookable = len(sharing.moments(want.pace, place.tat, place.at, _LARGE)[0])
         place.room = min(room, sharing.portion(bookable, place.hungry) - want.moments)
     return place
+
+
+def workers_alive(tx: Tx, owner: str, clock: int) -> int:
+    """How many workers gave a sign of life lately, with this one."""
+    return 1 + int(tx.all(_alive, owner=owner, since=clock - RECENT)[0][0])
 
 
 def give_up(tx: Tx, owner: str) -> None:

@@ -261,7 +261,7 @@ class Store:
 
     def workers_alive(self, owner: str, now: datetime) -> int:
         """How many workers gave a sign of life within seconds, with this one."""
-        return self.database.read(lambda tx: reach.alive(tx, owner, now))
+        return self.database.read(lambda tx: shares.workers_alive(tx, owner, to_micros(now)))
 
     # --- notices ------------------------------------------------------------------------------------------------
 
