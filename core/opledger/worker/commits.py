@@ -60,23 +60,20 @@ class Commits:
         `ask` is called on the store's thread, with whether there are writes anyway: then claiming costs no further
         fsync. It returns None where nothing is due.
         """
-        claimed: Takings = await self._hand_in(_Job(self._loop.create_future(), claim=ask))
+        claimed: Takings = await self._put(_Job(self._loop.create_future(), claim=ask))
         return claimed
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run a store function on the store's thread, in its turn."""
-        result: T = await self._hand_in(_Job(self._loop.create_future(), work=work))
+        result: T = await self._put(_Job(self._loop.create_future(), work=work))
         return result
 
     def hand_in(self, *writes: Write) -> asyncio.Future[list[Outcome]]:
         """Do as `record`, without waiting: the future is the caller's to shield, and brings what `record` would."""
         return self._put(_Job(self._loop.create_future(), writes=writes))
 
-    async def _hand_in(self, job: _Job) -> Any:
-        # The caller may be cancelled while it waits; what was handed in is written all the same.
-        return await self._put(job)
-
     def _put(self, job: _Job) -> asyncio.Future[Any]:
+        # The caller may be cancelled while it waits; what was handed in is written all the same.
         self._jobs.put(job)
         return job.future
 

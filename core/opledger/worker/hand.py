@@ -138,25 +138,20 @@ class Hand:
         """
         write = self.write(evidence, cause, reason=reason, answer=answer, live=live, release=release)
         handed = self.shop.commits.hand_in(write)
+        recording: asyncio.Future[Operation] | None = None
         try:
             with suppress(StoreUnavailable):  # it is in what was handed in, too, and is met below
                 (outcome,) = await asyncio.shield(handed)
                 if isinstance(outcome, Recorded):
                     return self._recorded(outcome)
-        except asyncio.CancelledError:
-            await self._seen_to_its_end(asyncio.ensure_future(self._record(write, handed)))
-            raise
-        recording = asyncio.ensure_future(self._record(write, handed))
-        try:
+            recording = asyncio.ensure_future(self._record(write, handed))
             return await asyncio.shield(recording)
         except asyncio.CancelledError:
-            await self._seen_to_its_end(recording)
+            recording = recording or asyncio.ensure_future(self._record(write, handed))
+            await asyncio.wait({recording})
+            if not recording.cancelled() and recording.exception() is not None:
+                log.info("%s of %s: %s", evidence.kind, self.op.operation_id, recording.exception())
             raise
-
-    async def _seen_to_its_end(self, recording: asyncio.Future[Operation]) -> None:
-        await asyncio.wait({recording})
-        if not recording.cancelled() and recording.exception() is not None:
-            log.info("a record of %s: %s", self.op.operation_id, recording.exception())
 
     async def _record(self, write: Write, handed: asyncio.Future[list[Recorded | Declined]]) -> Operation:
         outcome = await self._commit(write, handed)

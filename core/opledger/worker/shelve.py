@@ -44,28 +44,22 @@ async def under_lease(drive: Hand, work: Coroutine[Any, Any, T], unwanted: threa
     the work is over.
     """
     doing = asyncio.ensure_future(work)
-    keeper: asyncio.Future[None] | None = None
+    begun: list[asyncio.Future[Any]] = [doing]
     try:
-        await asyncio.wait({doing}, timeout=drive.shop.lease.total_seconds() / 3)  # mostly it is over by then
+        await asyncio.wait(begun, timeout=drive.shop.lease.total_seconds() / 3)  # mostly it is over by then
         if not doing.done():
             keeper = asyncio.ensure_future(keep_lease(drive))
-            await asyncio.wait({keeper, doing}, return_when=asyncio.FIRST_COMPLETED)
+            begun.append(keeper)
+            await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
             if not doing.done():
-                if unwanted is not None:
-                    unwanted.set()
-                doing.cancel()
-                await asyncio.wait({doing})
                 await keeper  # raises Dropped: the lease went meanwhile
         return doing.result()
     finally:
         if unwanted is not None:
             unwanted.set()
-        if keeper is not None:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
-        if not doing.done():
-            doing.cancel()
-            await asyncio.gather(doing, return_exceptions=True)
+        for one in begun:
+            one.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
 
 
 async def keep_lease(drive: Hand) -> None:
