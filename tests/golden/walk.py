@@ -102,6 +102,8 @@ def submission(luck: random.Random, contract: Contract, number: int, digest: str
 def happenings(luck: random.Random, op: Operation, answers: list[str]) -> list[e.Evidence]:
     """Everything that may happen to an operation, in the words of luck."""
     word, call, job = luck.choice(WORDS), f"call_{luck.randrange(3)}", f"{op.operation_id[-8:]}_{luck.randrange(2)}"
+    if op.open_call is not None and luck.random() < 0.5:
+        call = op.open_call.call_id  # else the answers of rare calls would hardly ever fit
     known = op.remote_job_id or job
     at = op.created_at + timedelta(seconds=luck.randrange(9999))
     result = StoredResult(

@@ -33,7 +33,9 @@ _SENT = "What has been sent cannot be called back."
 
 
 def choices(op: Operation, contract: Contract) -> tuple[Option, ...]:
-    """Return what a person may decide in the operation's present state; empty where nothing is to be decided."""
+    """Return what a person may decide in the operation's present state; empty where nothing is to be decided, yet."""
+    if op.open_call is not None:
+        return ()  # what comes of that call belongs to what is decided on
     if op.state is State.CREATE_UNKNOWN:
         return _unknown(op, contract)
     if op.state is State.CONTRACT_VIOLATION:

@@ -139,10 +139,12 @@ def _recovered(op: Operation) -> Conclude:
     call = op.open_call
     assert call is not None
     why = f"the worker that was permitted to {call.action} stopped before an answer was recorded"
-    if call.action is Action.COLLECT:
+    if op.state is State.CONTRACT_VIOLATION:
+        lost: e.Evidence = e.CallLost(call_id=call.call_id, action=call.action, why=why)
+    elif call.action is Action.COLLECT:
         return Conclude(e.ResultMissing(call_id=call.call_id, why=f"{why}; it can be read only once"), "recovery", why)
-    if op.state is State.RECONCILIATION:
-        lost: e.Evidence = e.Inconclusive(call_id=call.call_id, why=why, strategy=call.detail or None)
+    elif op.state is State.RECONCILIATION:
+        lost = e.Inconclusive(call_id=call.call_id, why=why, strategy=call.detail or None)
     else:
         lost = e.CallLost(call_id=call.call_id, action=call.action, why=why)
     return Conclude(lost, "recovery", why)

@@ -49,7 +49,14 @@ class Entry(NamedTuple):
 Changes = dict[str, Any]
 
 _TAKES_ANSWERS: Final = frozenset(
-    {State.CREATE_PENDING, State.RECONCILIATION, State.CANCEL_REQUESTED, State.CANCELLING, State.RESULT_COLLECTING}
+    {
+        State.CREATE_PENDING,
+        State.RECONCILIATION,
+        State.CANCEL_REQUESTED,
+        State.CANCELLING,
+        State.RESULT_COLLECTING,
+        State.CONTRACT_VIOLATION,  # another operation's answer may lead there while a call of this one is under way
+    }
 )
 """States in which the outcome of an effectful call can be recorded."""
 
@@ -80,7 +87,7 @@ def changes_by(before: Operation | None, entry: Entry) -> Changes:
     waiting = deliveries.waiting(before.unread, evidence, entry.cause, entry.seq)
     if waiting is not before.unread:
         changes["unread"] = waiting
-    if before.open_call is not None and _closes(before.open_call, evidence):
+    if before.open_call is not None and _closes(before, before.open_call, evidence):
         changes["open_call"] = None
     handler = _HANDLERS.get(type(evidence))
     if handler is not None:
@@ -91,8 +98,10 @@ def changes_by(before: Operation | None, entry: Entry) -> Changes:
     return changes
 
 
-def _closes(call: OpenCall, ev: e.Evidence) -> bool:
+def _closes(before: Operation, call: OpenCall, ev: e.Evidence) -> bool:
     """Tell whether the evidence is the outcome of the open call. A status read never is."""
+    if before.state is State.CONTRACT_VIOLATION and isinstance(ev, e.Noted):
+        return (ev.late or {}).get("call_id") == call.call_id  # nothing follows from the answer there, so it is a note
     if not isinstance(ev, e.Answered) or ev.call_id != call.call_id:
         return False
     return call.action is Action.COLLECT or not isinstance(ev, e.Observed | e.ReadFailed)
@@ -322,6 +331,7 @@ def _deadline_passed(before: Operation, entry: Entry, state: State, changes: Cha
 def _decided(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     ev = entry.evidence
     assert isinstance(ev, e.Decided)
+    changes["open_call"] = None
     longer = entry.at + (ev.extend_by if ev.extend_by is not None else before.result_timeout)
     names_job = ev.choice in (Choice.BIND, Choice.KEEP) or before.state is State.CONTRACT_VIOLATION
     if names_job and ev.job_id and ev.job_id != before.remote_job_id:

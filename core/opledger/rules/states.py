@@ -347,6 +347,7 @@ TRANSITIONS: Final[Table] = {
         ),
     },
     S.CONTRACT_VIOLATION: {
+        e.CallLost: (Arrow(None, _answers),),
         e.Observed: STAYS,
         e.Decided: (
             Arrow(S.OBSERVING, _keeps_known_job, "keep job X"),

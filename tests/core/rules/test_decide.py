@@ -150,6 +150,7 @@ def test_the_question_counts_the_approvals_that_are_missing() -> None:
         (State.CANCEL_REQUESTED, Action.CANCEL, "CallLost", State.CANCELLING),
         (State.CANCELLING, Action.CANCEL, "CallLost", State.CANCELLING),
         (State.RESULT_COLLECTING, Action.COLLECT, "ResultMissing", State.RESULT_UNAVAILABLE),
+        *((State.CONTRACT_VIOLATION, action, "CallLost", State.CONTRACT_VIOLATION) for action in Action),
     ],
 )
 @pytest.mark.parametrize("late", [timedelta(0), timedelta(days=30)], ids=["at once", "after every deadline"])

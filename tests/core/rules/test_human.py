@@ -9,6 +9,7 @@ import pytest
 from opledger.errors import Refused, UsageError
 from opledger.rules import evidence as e
 from opledger.rules import human
+from opledger.rules.choices import choices
 from opledger.rules.model import TERMINAL, Action, Actor, ActorKind, Approval, CancelIntent, Choice, OpenCall, State
 from opledger.rules.policy import Demand
 from opledger.rules.states import TRANSITIONS, advance
@@ -232,6 +233,15 @@ def test_decisions_are_refused(
     op = operation(state, **SENT, jobs=("job_a",))
     with pytest.raises(error, match=says):
         human.decision(op, contract(), ANA, choice, request_id="req_9", **given)
+
+
+def test_nothing_is_decided_while_a_call_is_under_way() -> None:
+    """What comes of it belongs to what is decided on, and a decision would leave the permit without outcome (I17)."""
+    call = OpenCall("call_9", Action.CANCEL, NOON)
+    op = operation(State.CONTRACT_VIOLATION, **SENT, jobs=("job_a",), open_call=call)
+    assert choices(op, contract()) == ()
+    with pytest.raises(Refused, match=r"the cancel call .*call_9.* without an outcome.*lease"):
+        human.decision(op, contract(), ANA, Choice.CLOSE, request_id="req_9")
 
 
 def test_agents_decide_nothing() -> None:

@@ -337,6 +337,7 @@ class Run:
             return
         assert ahead is not None
         asks = op.state.value in ASKS or (op.state is State.CREATE_UNKNOWN and op.exhausted)
+        asks = asks and op.open_call is None  # first of all it is found out, or written down, what came of that call
         deadline, last = open_deadline(op), self.story.entries[-1].at
         if asks and (deadline is None or deadline[1] > last):
             assert ahead.kind == "human"

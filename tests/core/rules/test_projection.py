@@ -167,13 +167,39 @@ def test_a_failed_transfer_closes_a_single_use_read() -> None:
         (State.RESULT_COLLECTING, Action.COLLECT),
     ],
 )
-def test_a_violation_lets_go_of_the_call_under_way(state: State, action: Action) -> None:
-    """Its answer cannot be recorded there; left open it would make the record illegal to drive after the decision."""
+def test_a_violation_keeps_the_call_under_way_until_it_has_an_outcome(state: State, action: Action) -> None:
+    """Another operation's answer stops this one, and its worker may die: the permit still gets an outcome (I17)."""
     record = a_record(
         state, first_sent_at=T0, remote_job_id="job_1", jobs=("job_1",), open_call=OpenCall("c", action, T0)
     )
     stopped = folded(record, e.IdentityChanged(jobs=("job_1",)))
-    assert (stopped.state, stopped.open_call) == (State.CONTRACT_VIOLATION, None)
+    assert (stopped.state, stopped.open_call) == (State.CONTRACT_VIOLATION, record.open_call)
+    lost = folded(stopped, e.CallLost(call_id="c", action=action, why="gone"))
+    assert (lost.state, lost.open_call, lost.attention) == (State.CONTRACT_VIOLATION, None, stopped.attention)
+    told = folded(stopped, e.Noted("late", late_kind="CancelAnswered", late={"call_id": "c"}))
+    assert (told.state, told.open_call) == (State.CONTRACT_VIOLATION, None)
+    for other in (e.Noted("a remark"), e.Noted("late", late_kind="CancelAnswered", late={"call_id": "d"})):
+        assert folded(stopped, other).open_call == record.open_call
+
+
+def test_a_violation_that_the_call_itself_brought_is_its_outcome() -> None:
+    """Nothing is left to find out then."""
+    record = a_record(State.RECONCILIATION, first_sent_at=T0, open_call=OpenCall("c", Action.RECONCILE, T0))
+    assert folded(record, e.ManyJobs(call_id="c", jobs=("job_1", "job_2"))).open_call is None
+
+
+def test_a_late_answer_elsewhere_leaves_the_call_open() -> None:
+    """Its worker lost the lease: closed by a note, the create would be sent again by the next one (I7)."""
+    record = a_record(State.CREATE_PENDING, first_sent_at=T0, open_call=OpenCall("c", Action.CREATE, T0))
+    assert folded(record, e.Noted("late", late_kind="Accepted", late={"call_id": "c"})).open_call == record.open_call
+
+
+@pytest.mark.parametrize("choice", [Choice.KEEP, Choice.CANCEL])
+def test_a_decision_leaves_no_call_open(choice: Choice) -> None:
+    """Left open it would make the record illegal to drive after the decision."""
+    call = OpenCall("c", Action.CANCEL, T0)
+    record = a_record(State.CONTRACT_VIOLATION, first_sent_at=T0, jobs=("job_1",), open_call=call)
+    assert folded(record, e.Decided("ana", choice, "job_1", request_id="r")).open_call is None
 
 
 def test_an_ending_lets_go_of_the_call_under_way() -> None:

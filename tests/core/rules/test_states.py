@@ -123,6 +123,7 @@ result_unavailable result_validation_failed | Decided collect |                 
 result_unavailable result_validation_failed | Decided accept  |                      | resolved
 result_unavailable result_validation_failed | Decided close   |                      | resolved
 
+contract_violation | CallLost                 | answers                             | =
 contract_violation | Observed                 |                                     | =
 contract_violation | Decided keep             | names a known job                   | observing
 contract_violation | Decided cancel           | names a known job                   | cancel_requested
