@@ -371,6 +371,12 @@ def test_a_single_answer_and_none_are_shown_honestly() -> None:
     assert '"id"' in "\n".join(texts(conflict.rows("why", (), ANSWERS[:1], (), 80)))
 
 
+def test_why_nothing_can_be_decided_yet_is_said_in_place_of_the_choices() -> None:
+    """Without it, somebody would wait for choices and not know for what."""
+    found = texts(conflict.rows("why", (), ANSWERS, (), 80, wait="the cancel call is still without an outcome"))
+    assert found[-1].strip() == "the cancel call is still without an outcome"
+
+
 # --- papers ------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from opledger.ledger.bulk import Verb as BulkVerb
 from opledger.ledger.reviewing import sharing
 from opledger.rules import cancels
 from opledger.rules.approval_signatures import Statement
-from opledger.rules.choices import Option
+from opledger.rules.choices import Option, too_early
 from opledger.rules.guarantees import cancel_line, guarantees
 from opledger.rules.model import Operation, State
 from opledger_console.desk import Desk
@@ -115,7 +115,8 @@ def choices_of(desk: Desk, operation_id: str) -> Choices:
     op = desk.ledger.show(operation_id)
     options = desk.ledger.choices(operation_id)
     if not options:
-        raise Refused(f"{short_id(operation_id)} is {op.state}: there is nothing to decide about it now")
+        said = f"{short_id(operation_id)} is {op.state}: there is nothing to decide about it now"
+        raise Refused(too_early(op) or said)
     answers: tuple[tuple[str, str], ...] = ()
     if op.state is State.CONTRACT_VIOLATION:
         from opledger_console.desk.operation import answers_in_conflict

@@ -13,6 +13,7 @@ from typing import Any, Final
 from opledger.edges.private import open_file
 from opledger.errors import OpledgerError, Refused, StoreUnavailable, UnknownOperation
 from opledger.rules import jsontext, review
+from opledger.rules.choices import too_early
 from opledger.rules.evidence import VIOLATIONS
 from opledger.rules.explain import Explanation
 from opledger.rules.guarantees import guarantees
@@ -149,7 +150,7 @@ class Reader:
             why = op.attention.reason if op.attention is not None else self._violation_words()
             options = explanation.choices if explanation is not None else ()
             jobs = _jobs_in_conflict(events)
-            return conflict.rows(why, jobs, answers_in_conflict(self._desk, op), options, width)
+            return conflict.rows(why, jobs, answers_in_conflict(self._desk, op), options, width, wait=too_early(op))
         if tab == "request":
             return self._request(op, width)
         if tab == "packet":

@@ -52,9 +52,18 @@ def _value(values: dict[str, Any], pointer: str) -> str | None:
 
 
 def rows(
-    why: str, jobs: Sequence[str], answers: Sequence[tuple[str, str]], options: Sequence[Option], width: int
+    why: str,
+    jobs: Sequence[str],
+    answers: Sequence[tuple[str, str]],
+    options: Sequence[Option],
+    width: int,
+    *,
+    wait: str | None = None,
 ) -> tuple[Row, ...]:
-    """Return the jobs it is about, both answers with the places marked where they differ, and the choices below."""
+    """Return the jobs it is about, both answers with the places marked where they differ, and the choices below.
+
+    `wait` says why there are none yet.
+    """
     out = [*wrapped(why, width, "warn")]
     if jobs:
         out += wrapped(f"jobs: {', '.join(jobs)}", width, "warn")
@@ -65,7 +74,7 @@ def rows(
         out += [row(answers[0][0], "head"), *body_rows(answers[0][1], width)]
     else:
         out += _both(answers[0], answers[1], width)
-    out += [row(""), *_choices(options, width)]
+    out += [row(""), *(wrapped(wait, width, "warn") if wait else _choices(options, width))]
     return tuple(out)
 
 

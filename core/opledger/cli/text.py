@@ -231,7 +231,14 @@ def choices(options: Iterable[Any], op: Operation) -> Iterable[str]:
         if option.jobs:
             yield from wrapped(f"Jobs: {', '.join(option.jobs)}", "      ")
     if empty:
-        yield f"Nothing is to be decided about {short(op.operation_id)} in {op.state}."
+        from opledger.rules.choices import too_early
+
+        wait = too_early(op)
+        yield from wrapped(
+            f"Nothing can be decided yet: {wait}."
+            if wait
+            else f"Nothing is to be decided about {short(op.operation_id)} in {op.state}."
+        )
 
 
 def steps(events: Sequence[Event]) -> Iterable[str]:

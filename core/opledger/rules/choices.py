@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opledger.rules.contract import Contract
-from opledger.rules.model import Choice, Operation, State
+from opledger.rules.model import NEEDS_HUMAN, Choice, Operation, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ _SENT = "What has been sent cannot be called back."
 
 def choices(op: Operation, contract: Contract) -> tuple[Option, ...]:
     """Return what a person may decide in the operation's present state; empty where nothing is to be decided, yet."""
-    if op.open_call is not None:
-        return ()  # what comes of that call belongs to what is decided on
+    if too_early(op) is not None:
+        return ()
     if op.state is State.CREATE_UNKNOWN:
         return _unknown(op, contract)
     if op.state is State.CONTRACT_VIOLATION:
@@ -57,6 +57,20 @@ def choices(op: Operation, contract: Contract) -> tuple[Option, ...]:
     if op.state in (State.RESULT_UNAVAILABLE, State.RESULT_VALIDATION_FAILED):
         return _without_result(op)
     return ()
+
+
+def too_early(op: Operation) -> str | None:
+    """Say why an operation that asks a person cannot be decided on yet; None where that is not so.
+
+    What comes of a call under way belongs to what is decided on, and no permit stays without an outcome (I17).
+    """
+    call = op.open_call
+    if call is None or op.state not in NEEDS_HUMAN:
+        return None
+    return (
+        f"the {call.action} call of {op.operation_id} ({call.call_id}) is still without an outcome; the worker that "
+        "made it records the answer, or another one that its fate is unknown, once the lease has run out; decide then"
+    )
 
 
 def _close(precondition: str, consequence: str = _CLOSE, jobs: tuple[str, ...] = ()) -> Option:

@@ -13,9 +13,9 @@ from typing import Final
 
 from opledger.errors import Refused, UsageError
 from opledger.rules import evidence as e
-from opledger.rules.choices import Option, choices
+from opledger.rules.choices import Option, choices, too_early
 from opledger.rules.contract import Contract
-from opledger.rules.model import NEEDS_HUMAN, TERMINAL, Actor, ActorKind, Choice, Operation, State, to_rfc3339
+from opledger.rules.model import TERMINAL, Actor, ActorKind, Choice, Operation, State, to_rfc3339
 from opledger.rules.policy import Demand
 
 _AGENT: Final = re.compile(r"agents?([^a-z].*)?", re.IGNORECASE | re.DOTALL)
@@ -161,12 +161,9 @@ def decision(
     """Decide what no program may decide. Only what `choices` offers can be chosen."""
     if who.kind is ActorKind.AGENT:
         raise Refused(f"{who.name} is an agent; only a person may resolve {op.operation_id}")
-    if op.open_call is not None and op.state in NEEDS_HUMAN:
-        raise Refused(
-            f"the {op.open_call.action} call of {op.operation_id} ({op.open_call.call_id}) is still without an "
-            "outcome; the worker that made it records the answer, or another one that its fate is unknown, once the "
-            "lease has run out; decide then"
-        )
+    wait = too_early(op)
+    if wait is not None:
+        raise Refused(wait)
     offered = {option.choice: option for option in choices(op, contract)}
     option = offered.get(choice)
     if option is None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from opledger.cli import text
-from opledger.rules.model import Attention, Plan, State, StoredFile, StoredResult
+from opledger.rules.model import Action, Attention, OpenCall, Plan, State, StoredFile, StoredResult
 from opledger.rules.shapes import Event
 from tests.core.rules.operations import NOON, operation
 
@@ -111,3 +111,12 @@ def test_a_record_names_the_further_files_of_its_result() -> None:
     done = operation(State.SUCCEEDED, result=StoredResult("/r/1.jsonl", 9, "cc" * 32, None, True, also=also))
     (line,) = [line for line in text.record(done, NOON) if line.startswith("  result")]
     assert line.endswith("/r/1.jsonl (9 bytes, checked); further files: errors, log")
+
+
+def test_why_nothing_can_be_decided_yet_is_said() -> None:
+    """A call under way has to end first; without a word, somebody would look for choices that are not there."""
+    call = OpenCall("call_9", Action.CANCEL, NOON)
+    op = operation(State.CONTRACT_VIOLATION, first_sent_at=NOON, open_call=call)
+    said = " ".join(text.choices((), op))
+    assert said.startswith("Nothing can be decided yet: the cancel call of")
+    assert "Nothing is to be decided" in " ".join(text.choices((), operation(State.OBSERVING, first_sent_at=NOON)))
