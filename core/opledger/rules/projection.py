@@ -49,15 +49,8 @@ class Entry(NamedTuple):
 Changes = dict[str, Any]
 
 _TAKES_ANSWERS: Final = frozenset(
-    {
-        State.CREATE_PENDING,
-        State.RECONCILIATION,
-        State.CANCEL_REQUESTED,
-        State.CANCELLING,
-        State.RESULT_COLLECTING,
-        State.CONTRACT_VIOLATION,  # another operation's answer may lead there while a call of this one is under way
-    }
-)
+    {State.CREATE_PENDING, State.RECONCILIATION, State.CANCEL_REQUESTED, State.CANCELLING, State.RESULT_COLLECTING}
+) | {State.CONTRACT_VIOLATION}  # another operation's answer may lead there while a call of this one is under way
 """States in which the outcome of an effectful call can be recorded."""
 
 
