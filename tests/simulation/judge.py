@@ -573,11 +573,10 @@ def _success(world: World, record: Record) -> None:
         world.problem("I3", f"{record.id} succeeded with {record.job}, which is no job of it")
     shared = record.has(*VIOLATIONS) and record.plan.personality == "id-reuser"  # whose it is, a person has decided
     if mine and not shared and record.flavour in ("v1", "header", "none", "once"):
-        if all(job.word(world.loop.now) != "succeeded" for job in mine):
+        named = _named(world, record)
+        if all(job.word(world.loop.now) != "succeeded" for job in named):
             world.problem("I15", f"{record.id} succeeded, and its job is {mine[0].word(world.loop.now)}")
-        elif not record.has(*VIOLATIONS) and content not in [
-            world.provider.content(job) for job in _named(world, record)
-        ]:
+        elif not record.has(*VIOLATIONS) and content not in [world.provider.content(job) for job in named]:
             world.problem("I15", f"the result of {record.id} is not what the provider has")
 
 
