@@ -516,11 +516,16 @@ def _truth(world: World, record: Record) -> None:
     if record.state == "cancelled" and honest and "cancelled" not in words:
         world.problem("I16", f"{record.id} is cancelled, and its job is {', '.join(sorted(words)) or 'nowhere'}")
     violated = record.has(*VIOLATIONS) or any("late_kind" in event.data for event in record.events)
-    resent = [one for one in world.sends if one.operation == record.id and one.kind == "create"]
-    if len(record.jobs) > 1 and record.flavour in LISTS and len(resent) > 1 and record.state in ("succeeded", "failed"):
+    undone = {event.data.get("call_id") for event in record.events if event.kind in ("NotDelivered", "Throttled")}
+    left = [one for one in world.sends if one.operation == record.id and one.kind == "create"]
+    resent = len({one.call_id for one in left} - undone) > 1  # else there was never a doubt, and nothing to look for
+    moves = [event.moment for event in record.events if event.to_state not in (None, event.from_state)]
+    ended = max(moves, default=now)
+    jobs = [job for job in record.jobs if job.created <= ended]  # what a late copy starts then, nobody can see
+    if len(jobs) > 1 and record.flavour in LISTS and resent and record.state in ("succeeded", "failed"):
         seen = any(event.kind == "Noted" and "after the resend" in str(event.data) for event in record.events)
         if not violated and not seen and not record.has("Decided"):
-            world.problem("I3", f"{record.id} has {len(record.jobs)} jobs at the provider, and nobody noticed")
+            world.problem("I3", f"{record.id} has {len(jobs)} jobs at the provider, and nobody noticed")
     _frozen(world, record)
     _absence(world, record)
     _too_early(world, record)
