@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from json.encoder import encode_basestring as quoted
 from typing import Any, Final, NamedTuple
 
 from opledger.rules import jsontext, tree
 from opledger.rules.journal import DOMAIN, FORMAT, Finding, Row, verify_chain
-from opledger.rules.model import to_rfc3339
+from opledger.rules.model import EPOCH, to_rfc3339
 from opledger.rules.projection import Entry
 
 Raw = Sequence[Any]
@@ -31,7 +31,6 @@ Said = tuple[str, str, str]
 """Of one event: what its bytes begin with up to its time, which names the actor; its data, and its plan, as JSON."""
 
 _FIRST: Final = bytes(32)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ACTOR: Final = '{"actor":'
 _AT: Final = '},"at":"'
 _KEPT: Final = 4096
@@ -141,7 +140,7 @@ class Scanner:
     def _second(self, second: int) -> str:
         if len(self._seconds) > _KEPT:
             self._seconds.clear()
-        text = self._seconds[second] = to_rfc3339(_EPOCH + timedelta(seconds=second))[:20]
+        text = self._seconds[second] = to_rfc3339(EPOCH + timedelta(seconds=second))[:20]
         return text
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from opledger.rules import jsontext, notes, tree
 from opledger.rules.audit import Leaf
 from opledger.rules.journal import Finding
+from opledger.rules.model import EPOCH
 from opledger.rules.notes import NoteInvalid, Signed
 from opledger.rules.tree import Tree
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 NOTHING: Final = Tree()
 GIVEN_UP: Final = b"opledger/acknowledgement1"
@@ -236,7 +235,7 @@ def _columns(row: Checkpoint, signed: Signed) -> str | None:
     note = signed.note
     holds = {
         "number": note.number,
-        "at": (note.at - _EPOCH) // timedelta(microseconds=1),
+        "at": (note.at - EPOCH) // timedelta(microseconds=1),
         "size": note.size,
         "operations": note.operations,
         "events": note.events,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from opledger.errors import IllegalTransition
@@ -15,11 +15,10 @@ from opledger.rules import jsontext
 from opledger.rules.audit import Raw, Said
 from opledger.rules.evidence import Evidence, Observed, Submitted, from_data
 from opledger.rules.journal import Finding, actor_of, plan_of, read_body
-from opledger.rules.model import Action, Actor, Operation
+from opledger.rules.model import EPOCH, Action, Actor, Operation
 from opledger.rules.projection import Changes, Entry, changes_by, project
 
 _FIELDS: Final = tuple(field.name for field in fields(Operation))
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CALL: Final = "call:"
 _KEPT: Final = 4096
 
@@ -150,7 +149,7 @@ class Folder:
 
 
 def _moment(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+    return EPOCH + timedelta(microseconds=micros)
 
 
 def _impossible(row: Raw, error: Exception) -> Finding:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha256
 from itertools import groupby
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from opledger.rules import jsontext
 from opledger.rules.evidence import from_data, to_data
-from opledger.rules.model import Actor, ActorKind, Plan, State, from_rfc3339, to_rfc3339
+from opledger.rules.model import EPOCH, Actor, ActorKind, Plan, State, from_rfc3339, to_rfc3339
 from opledger.rules.projection import Entry
 
 FORMAT: Final = 1
@@ -28,7 +28,6 @@ GENESIS: Final = "0" * 64  #: what the first event of an operation links to
 DOMAIN: Final = b"opledger/h1"
 
 _ACTOR: Final = '{"actor":'
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 # --- writing and reading ----------------------------------------------------------------------------------------------
@@ -284,7 +283,7 @@ def _named(actor: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
-    return to_rfc3339(_EPOCH + timedelta(seconds=seconds))[:20]
+    return to_rfc3339(EPOCH + timedelta(seconds=seconds))[:20]
 
 
 def _stamp(micros: int) -> str:
@@ -359,6 +358,6 @@ def _columns(event: dict[str, Any]) -> dict[str, Any]:
 
 def _micros(text: Any) -> int | None:
     try:
-        return (from_rfc3339(text) - _EPOCH) // timedelta(microseconds=1)
+        return (from_rfc3339(text) - EPOCH) // timedelta(microseconds=1)
     except (TypeError, ValueError):
         return None

@@ -381,6 +381,10 @@ def utc(moment: datetime) -> datetime:
         raise ValueError("the time lies outside of the years 1 to 9999 in UTC") from None
 
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""What stored times are counted from."""
+
+
 def to_rfc3339(moment: datetime) -> str:
     """Write a time as RFC 3339 in UTC with exactly six fractional digits and ``Z``."""
     # Not strftime: it is four times as slow, and this is written several times for every poll.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from opledger.rules import evidence as e
-from opledger.rules.model import Action
+from opledger.rules.model import EPOCH, Action
 from opledger.rules.shapes import Event
 
 ERRORS: Final = frozenset(
@@ -40,7 +40,6 @@ PROVIDERS: Final = 1_000
 SHARE: Final = 600
 """Seconds over which the share of errors and the lateness are taken."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -184,7 +183,7 @@ _KINDS: Final = {
 
 
 def _second(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(seconds=1)
+    return (at - EPOCH) // timedelta(seconds=1)
 
 
 def _keep(known: dict[K, V], name: K, value: V, most: int) -> V:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any
 
 from opledger.rules import expectation, jsontext
 from opledger.rules.choices import Option
@@ -16,7 +16,7 @@ from opledger.rules.contract import ContractProblem, Guarantees
 from opledger.rules.escalation import Escalation, severity
 from opledger.rules.explain import Explanation
 from opledger.rules.journal import Row
-from opledger.rules.model import Lease, Operation, Plan, to_rfc3339
+from opledger.rules.model import EPOCH, Lease, Operation, Plan, to_rfc3339
 from opledger.rules.result_data import result_to_data
 
 Json = dict[str, Any]
@@ -139,8 +139,6 @@ def option(choice: Option) -> Json:
 
 # --- events ------------------------------------------------------------------------------------------------------
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -177,7 +175,7 @@ def event_of(row: Row) -> Event:
     who = actor if isinstance(actor, dict) else {}
     return Event(
         seq=row.seq,
-        at=_EPOCH + timedelta(microseconds=row.at),
+        at=EPOCH + timedelta(microseconds=row.at),
         actor=row.actor,
         actor_kind=who.get("kind"),
         kind=row.kind,

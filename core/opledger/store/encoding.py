@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from opledger.rules.model import StoredResult
+from opledger.rules.model import EPOCH, StoredResult
 from opledger.rules.result_data import result_from_data, result_to_data
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86_400_000_000
 _SECOND: Final = 1_000_000
 

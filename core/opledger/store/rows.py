@@ -16,9 +16,8 @@ from operator import attrgetter, is_not
 from typing import Any, Final
 
 from opledger.errors import StoreUnavailable
-from opledger.rules.model import Attention, Lease, Means, Operation, Plan, State
+from opledger.rules.model import EPOCH, Attention, Lease, Means, Operation, Plan, State
 from opledger.store.encoding import (
-    EPOCH,
     decode_fields,
     decoders_of,
     encode_fields,

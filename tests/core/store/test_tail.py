@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import BigInteger, ClauseElement, bindparam, select
 
-from opledger.rules.model import Operation
+from opledger.rules.model import EPOCH, Operation
 from opledger.store import Store, recording
 from opledger.store import tail as tails
-from opledger.store.encoding import EPOCH
 from opledger.store.statements import Recipe, Tongue, Tx
 from opledger.store.tail import Tail
 from tests.core.store.making import CONTRACT, T0, after, no_plan, noted, opened, planned, write
