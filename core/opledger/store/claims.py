@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ClauseElement,
     ColumnElement,
     and_,
@@ -35,8 +36,9 @@ from opledger.store.tables import OPERATION
 from opledger.store.values import Claim, Claimed, Takings
 
 o: Final = OPERATION.c
-NOW: Final = bindparam("now", type_=BigInteger)
-LEASE: Final = bindparam("lease", type_=BigInteger)
+NOW: Final[BindParameter[int]] = bindparam("now")
+LEASE: Final[BindParameter[int]] = bindparam("lease")
+MOST: Final = bindparam("most", type_=BigInteger)
 
 WAITING: Final = and_(o.lease_owner.is_(None), o.next_action_at.is_not(None))
 HELD: Final = and_(o.lease_owner.is_not(None), o.next_action_at.is_not(None))
@@ -52,8 +54,8 @@ MOST_EXPIRED: Final = 1_000
 def _contracts(*_: Tongue) -> Any:
     """The names of all contracts with unleased, planned operations, found by jumping through the index."""
     first = select(func.min(o.contract).label("name")).where(WAITING)
-    names = first.cte("names", recursive=True)
-    other = OPERATION.alias("other")
+    names = first.cte(recursive=True)
+    other = OPERATION.alias()
     following = select(func.min(other.c.contract)).where(
         other.c.lease_owner.is_(None), other.c.next_action_at.is_not(None), other.c.contract > names.c.name
     )
@@ -64,7 +66,7 @@ def _first_due(*conditions: ColumnElement[bool]) -> Any:
     """For each contract, when the first of its operations under some conditions is due."""
     names = _contracts()
     first = select(func.min(o.next_action_at)).where(o.contract == names.c.name, WAITING, *conditions)
-    return select(names.c.name, first.scalar_subquery().label("due")).where(names.c.name.is_not(None))
+    return select(names.c.name, first.scalar_subquery()).where(names.c.name.is_not(None))
 
 
 def waiting(_: Tongue) -> ClauseElement:
@@ -82,7 +84,7 @@ def due(_: Tongue) -> ClauseElement:
         select(o.next_action_at, o.operation_id)
         .where(OF_CONTRACT, WAITING, o.next_action_at <= NOW)
         .order_by(o.next_action_at)
-        .limit(bindparam("most", type_=BigInteger))
+        .limit(MOST)
         .with_for_update(skip_locked=True)
     )
 
@@ -93,7 +95,7 @@ def overdue(_: Tongue) -> ClauseElement:
         select(o.next_action_at, o.operation_id)
         .where(OF_CONTRACT, WAITING, o.deadline_at <= NOW, o.next_action_at <= NOW)
         .order_by(o.deadline_at)
-        .limit(bindparam("most", type_=BigInteger))
+        .limit(MOST)
         .with_for_update(skip_locked=True)
     )
 
@@ -184,7 +186,6 @@ def _chosen(ask: Claim, places: shares.Places, picks: list[_Pick]) -> list[_Pick
     Where it has less room than there is to do, those contracts come first of which it has begun the least: the backlog
     of one provider holds up no other.
     """
-    chosen: list[_Pick] = []
     ranked: list[tuple[int, _Pick]] = []
     taken: dict[str, int] = {}
     picks.sort()
@@ -193,10 +194,7 @@ def _chosen(ask: Claim, places: shares.Places, picks: list[_Pick]) -> list[_Pick
         count = taken.get(contract, 0)
         if count < places.most(contract):
             taken[contract] = count + 1
-            chosen.append(pick)
             ranked.append((places.open(contract) + count, pick))
-    if len(chosen) <= ask.limit:
-        return chosen
     ranked.sort()
     return sorted(pick for _, pick in ranked[: ask.limit])
 
@@ -305,9 +303,7 @@ def pinned(tx: Tx, contract: str) -> str | None:
 
 def idle_horizon(tx: Tx, now: datetime | None, paused: Collection[str]) -> datetime | None:
     """When something becomes due without a person's doing; None where nothing ever will."""
-    micros = 0 if now is None else encoding.to_micros(now)
-    if now is None:
-        micros = tx.clock() or 0
+    micros = (tx.clock() or 0) if now is None else encoding.to_micros(now)
     return _earliest(tx, _waiting_for_no_human, micros, paused, (), but=State.AWAITING_APPROVAL.value)
 
 
@@ -334,7 +330,7 @@ def _earliest(
     for contract, expiry, overdue_at in tx.all(_first_expiry, now=now):
         # A lease that ran out and may not be taken is no reason to look: that would be again and again, for nothing.
         moment = overdue_at if contract in paused else expiry
-        if due is not None and expiry is not None and expiry <= now:
+        if due is not None and expiry <= now:
             due.add(contract)
         if contract not in full and moment is not None:
             moments.append(moment)

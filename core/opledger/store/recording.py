@@ -106,8 +106,8 @@ class Seat:
 
     @property
     def lease(self) -> Lease | None:
-        """The lease as the record shows it."""
-        if self.released or self.owner is None or self.expires_at is None:
+        """The lease as it was found."""
+        if self.owner is None or self.expires_at is None:
             return None
         return Lease(self.owner, self.epoch, encoding.from_micros(self.expires_at))
 
@@ -157,7 +157,7 @@ def record(tx: Tx, writes: Sequence[Write]) -> list[Outcome]:
     # Asked after the locks are held: waiting for them takes time off a lease.
     clock = tx.clock() if any(write.live for write in writes) else None
     batch = _judge(tx, writes, seats, {}, clock)
-    taken = _taken(tx, batch.jobs)
+    taken = _taken(tx, batch.jobs) if batch.jobs else {}
     if taken:
         # Rare, and a provider's fault: judge all again, knowing now which job ids belong to somebody else.
         for seat in seats.values():
@@ -298,8 +298,6 @@ def unstorable(entry: Entry, error: ValueError) -> Refused:
 
 def _taken(tx: Tx, jobs: dict[JobKey, str]) -> dict[JobKey, str]:
     """The newly bound job ids that already belong to another operation, and to which."""
-    if not jobs:
-        return {}
     held = tx.all(_job_holders, jobs=tx.tongue.several({job_id for _, job_id in jobs}))
     return {
         (contract, job_id): holder

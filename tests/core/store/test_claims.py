@@ -4,12 +4,15 @@ import threading
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from opledger.rules import evidence as e
 from opledger.rules.model import Deadline, Means, State
-from opledger.store import Store
+from opledger.store import Claim, Store, claims
+from opledger.store.encoding import to_micros
+from opledger.store.statements import Tx
 from tests.core.store.making import (
     ANA,
     CONTRACT,
@@ -297,6 +300,88 @@ def test_leases_on_a_server_are_counted_by_its_own_clock(store: Store) -> None:
     assert claim(store, "w2", now=after(10 * 365 * 86_400)) == []
 
 
+def test_one_operation_is_taken_by_the_clock_of_the_database(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has one: whoever asks with a clock of their own that is wrong gets no lease that stands."""
+    (operation,) = opened(store)
+    (claimed,) = claim(store)
+    assert claimed.operation.lease is not None
+    end = to_micros(claimed.operation.lease.expires_at)
+    monkeypatch.setattr(Tx, "clock", lambda _: end - 1)
+    assert store.claim_one(operation.operation_id, "w2", LEASE, after(10**8)) is None
+    monkeypatch.setattr(Tx, "clock", lambda _: end)
+    assert store.claim_one(operation.operation_id, "w2", LEASE, after(-(10**8))) is not None
+
+
+def test_others_are_woken_where_something_was_given_back_and_only_then(store: Store) -> None:
+    """One that waits for the end of a lease takes it at once; and nobody is woken for nothing."""
+    opened(store, 2)
+    one, two = claim(store)
+    woken: list[bool] = []
+
+    def work(tx: Tx) -> None:
+        claims.renew(tx, "w1", [(one.operation.operation_id, 1)], LEASE, T0)
+        claims.release(tx, "w1", [(one.operation.operation_id, 2)])
+        claims.release_all(tx, "w2")
+        woken.append(tx.wakes)
+        claims.release(tx, "w1", [(one.operation.operation_id, 1)])
+        woken.append(tx.wakes)
+        claims.release_all(tx, "w2")
+        woken.append(tx.wakes)
+
+    def farewell(tx: Tx) -> None:
+        claims.release_all(tx, "w1")
+        woken.append(tx.wakes)
+
+    store.database.write(work)
+    assert woken == [False, True, True]
+    store.database.write(farewell)
+    assert woken[3:] == [True]
+    assert store.get(two.operation.operation_id).lease is None
+
+
+# --- what a claim costs -----------------------------------------------------------------------------------------
+
+
+class Spy:
+    """A cursor that counts the statements which read what is due, and which of the contracts they ask for."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+        self.looks = 0
+        self.read: list[str] = []
+
+    def execute(self, text: str, values: Any = ()) -> Any:
+        """Count it and run it."""
+        self.looks += "RECURSIVE" in text
+        if "SELECT operation.next_action_at, operation.operation_id FROM" in " ".join(text.split()):
+            self.read.append(values[0])
+        return self.cursor.execute(text, values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cursor, name)
+
+
+def test_a_claim_reads_only_of_providers_that_have_something_for_it(store: Store) -> None:
+    """Of those that are full, or where nothing is due, not a row is visited; without room nothing is looked for."""
+    opened(store, contract="payouts")
+    opened(store, contract="renders", due=after(9))
+    opened(store)
+
+    def spied(tx: Tx, ask: Claim) -> tuple[int, list[str]]:
+        spy = Spy(tx.cursor)
+        claims.claim(Tx(spy, tx.tongue, tx.known), ask)
+        return spy.looks, spy.read
+
+    ask = Claim("w1", 10, LEASE, T0, full={"payouts"})
+    assert store.database.write(lambda tx: spied(tx, replace(ask, limit=0))) == (0, [])
+    assert store.database.write(lambda tx: spied(tx, ask)) == (1, ["reports"])
+    assert store.database.write(lambda tx: spied(tx, replace(ask, full=(), paused={"payouts"}))) == (1, ["payouts"])
+    assert store.database.write(lambda tx: spied(tx, replace(ask, full=(), now=after(9)))) == (
+        1,
+        ["payouts", "renders"],
+    )
+
+
 # --- many workers -----------------------------------------------------------------------------------------------
 
 
@@ -435,9 +520,13 @@ def test_idle_means_that_nothing_happens_without_a_person(store: Store) -> None:
 
 def test_a_dead_workers_lease_is_waited_for(store: Store) -> None:
     """What a dead worker held becomes due by itself when its lease ends."""
-    opened(store)
+    (operation,) = opened(store)
     claim(store)
     assert store.idle_horizon(T0) is not None
+    horizon, lease = store.idle_horizon(), store.get(operation.operation_id).lease
+    assert horizon is not None  # whoever has no clock at hand asks by that of the database
+    assert lease is not None
+    assert abs(horizon - lease.expires_at) < timedelta(seconds=20)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from opledger.store import Store, claims, deliveries, opening, queries, recording
-from opledger.store.statements import Recipe, Tx
+from opledger.store.statements import Kind, Recipe, Tongue, Tx
 from opledger.store.values import Filter
 from tests.core.store.making import CONTRACT, T0, after, claim, opened
 from tests.support.databases import fresh_postgres, fresh_sqlite
@@ -160,3 +161,71 @@ def test_pages_for_people_start_at_an_index(sqlite_url: str, wanted: Filter, ind
         plan = store.database.read(work)
         assert index in plan, plan
         assert "SCAN operation\n" not in plan + "\n"
+
+
+# --- what PostgreSQL is told; no server is needed to read that --------------------------------------------------
+
+TAKING: dict[str, tuple[Recipe, str]] = {
+    "due": (claims.due, "next_action_at"),
+    "overdue": (claims.overdue, "deadline_at"),
+    "expired": (claims.expired, "lease_expires_at"),
+}
+
+
+def said(recipe: Recipe, kind: Kind = "postgresql") -> str:
+    """The text of a statement, on one line, with all parameters written alike."""
+    tongue = Tongue(kind)
+    text = " ".join(tongue.compile(recipe(tongue)).text.split())
+    return re.sub(r"(\?|%s)(::(BIGINT|INTEGER))?", "?", text)
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_a_claim_waits_for_no_other(name: str) -> None:
+    """What another worker is about to take is passed over, so that many of them claim side by side."""
+    assert said(TAKING[name][0]).endswith(" FOR UPDATE SKIP LOCKED")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("name", TAKING)
+def test_a_claim_reads_the_longest_overdue_first_and_no_more_than_it_takes(name: str, kind: Kind) -> None:
+    """Whatever the index, and however many there are."""
+    recipe, column = TAKING[name]
+    assert f" ORDER BY operation.{column} LIMIT ?" in said(recipe, kind)
+
+
+def test_numbers_of_every_size_go_as_one_type() -> None:
+    """The driver would send a small one as another type than a big one, and the server plan the statement anew."""
+    tongue = Tongue("postgresql")
+    for recipe, _ in TAKING.values():
+        text = tongue.compile(recipe(tongue)).text
+        assert re.search(r"%s(?!::)", text) is None, text
+
+
+def test_the_names_of_providers_are_read_one_after_the_other() -> None:
+    """Jumping through the index from one to the next is a recursion, which PostgreSQL must be told."""
+    assert said(claims.waiting).startswith("WITH RECURSIVE ")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_one_deadline_is_read_for_each_paused_provider(kind: Kind) -> None:
+    """A look costs the same, whatever waits behind the first one."""
+    assert " ORDER BY operation.deadline_at LIMIT ?" in said(claims._first_deadline, kind)
+    tongue = Tongue(kind)
+    assert 1 in tongue.compile(claims._first_deadline(tongue)).fixed.values()
+
+
+def test_records_are_locked_in_the_order_of_their_ids() -> None:
+    """Two transactions that lock the same ones must not wait for each other."""
+    assert said(recording.heads).endswith(" ORDER BY operation.operation_id FOR UPDATE")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_what_happened_since_is_told_from_its_beginning(kind: Kind) -> None:
+    """The first events after the version that somebody looked at, in the order in which they came."""
+    assert " ORDER BY event.seq LIMIT ?" in said(recording._news, kind)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_an_answer_that_is_there_is_no_error(kind: Kind) -> None:
+    """Nor does it matter which of two transactions stored it first."""
+    assert said(recording.insert_answer, kind).endswith(" ON CONFLICT DO NOTHING")

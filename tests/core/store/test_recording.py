@@ -3,13 +3,17 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from opledger.errors import IllegalTransition, LeaseLost, Refused, UnknownOperation
+from opledger.errors import IllegalTransition, LeaseLost, Refused, StoreUnavailable, UnknownOperation
 from opledger.rules import evidence as e
-from opledger.rules.model import Action, Operation, State
-from opledger.store import Answer, Changed, Claim, Declined, JobIdTaken, Recorded, Store
+from opledger.rules import journal
+from opledger.rules.model import Action, Means, Operation, Plan, State
+from opledger.store import Answer, Changed, Claim, Declined, Fence, JobIdTaken, Recorded, Store, archiving, recording
+from opledger.store.encoding import to_micros
+from opledger.store.statements import Tx
 from tests.core.store.making import (
     ANA,
     LEASE,
@@ -108,7 +112,9 @@ def test_a_declined_write_shows_the_record_as_it_stands(store: Store) -> None:
 
 def test_of_what_nobody_has_there_is_no_record_to_show(store: Store) -> None:
     """The id is the likeliest mistake."""
-    (outcome,) = store.record_many([write("op_nobody", noted())])
+    (known,) = opened(store)
+    (outcome, other) = store.record_many([write("op_nobody", noted()), write("op_none", noted(), basis=known)])
+    assert isinstance(refusal_of(other), UnknownOperation)
     assert str(refusal_of(outcome)) == "there is no operation op_nobody in this ledger; check the id"
     assert isinstance(outcome, Declined)
     assert outcome.operation is None
@@ -240,6 +246,75 @@ def test_a_permit_on_a_living_lease_is_recorded(store: Store) -> None:
     assert operation_of(outcome).open_call is not None
 
 
+def test_a_release_holds_whatever_else_comes_with_it(store: Store) -> None:
+    """A person's note in the same batch must not give the lease back to a worker that no longer wants it."""
+    opened(store)
+    (claimed,) = claim(store)
+    writes = [
+        write(claimed.operation, sent(), fence=fence_of(claimed), release=True),
+        write(claimed.operation, noted(), actor=ANA),
+    ]
+    outcomes = store.record_many(writes)
+    assert operation_of(outcomes[1]).lease is None
+    assert store.get(claimed.operation.operation_id) == operation_of(outcomes[1])
+
+
+def test_a_holder_that_plans_nothing_yet_still_holds(store: Store) -> None:
+    """It goes on under the same lease; only what has ended is let go of by itself."""
+    opened(store)
+    (claimed,) = claim(store)
+    fence = fence_of(claimed)
+    (first,) = store.record_many([write(claimed.operation, sent(), fence=fence, plan=no_plan)])
+    assert operation_of(first).lease == claimed.operation.lease
+    (then,) = store.record_many([write(claimed.operation, accepted("j1"), fence=fence)])
+    assert operation_of(then).state is State.ACCEPTED
+
+
+def test_a_permit_is_judged_by_the_clock_of_the_database(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has one: a worker whose own clock is wrong must neither send too late nor be refused in time."""
+    opened(store)
+    (claimed,) = claim(store)
+    assert claimed.operation.lease is not None
+    end = to_micros(claimed.operation.lease.expires_at)
+
+    def permit(clock: int, worker: float) -> Recorded | Declined:
+        monkeypatch.setattr(Tx, "clock", lambda _: clock)
+        how: dict[str, Any] = {"fence": fence_of(claimed), "at": after(worker)}
+        outcomes = store.record_many(
+            [write(claimed.operation, noted(), **how), write(claimed.operation, sent(), live=True, **how)]
+        )
+        assert isinstance(outcomes[0], Recorded)
+        return outcomes[1]
+
+    assert isinstance(refusal_of(permit(end, -7200)), LeaseLost)
+    assert operation_of(permit(end - 1, 10**8)).open_call is not None
+
+
+def test_of_a_lease_that_was_given_back_nothing_stays(store: Store) -> None:
+    """Neither its holder nor its end; its number stays, so that no later one is the same."""
+    one, two = opened(store, 2)
+    held = {c.operation.operation_id: fence_of(c) for c in claim(store)}
+    store.record_many([write(one, sent(), fence=held[one.operation_id], release=True)])
+    store.release("w1", [(two.operation_id, 1)])
+    (three,) = opened(store)
+    claim(store, "w2", limit=3)
+    store.farewell("w2")
+    (four,) = opened(store)
+    claim(store, "w3", limit=4)
+    store.record_many([write(four, e.Withdrawn("ana"), actor=ANA, plan=no_plan)])
+
+    def work(tx: Tx) -> list[Any]:
+        tx.cursor.execute("SELECT operation_id, lease_owner, lease_expires_at, lease_epoch FROM operation ORDER BY 1")
+        return [tuple(row) for row in tx.cursor.fetchall()]
+
+    found = store.database.read(work)
+    assert found[3] == (four.operation_id, None, None, 1)
+    store.farewell("w3")
+    assert store.database.read(work) == [
+        (record.operation_id, None, None, epoch) for record, epoch in ((one, 3), (two, 3), (three, 2), (four, 1))
+    ]
+
+
 def test_a_person_writes_past_a_lease(store: Store) -> None:
     """A cancel must not wait for the worker; the worker keeps its lease and sees the new record."""
     (operation,) = opened(store)
@@ -249,6 +324,8 @@ def test_a_person_writes_past_a_lease(store: Store) -> None:
     (outcome,) = store.record_many([write(operation, wish, actor=ANA, cause="human_request:r1", reason="too dear")])
     record = operation_of(outcome)
     assert record.state is State.CANCEL_REQUESTED
+    event = journal.read_body(store.queries.events(operation.operation_id)[-1].body)
+    assert (event.entry.actor, event.entry.cause, event.entry.reason) == (ANA, "human_request:r1", "too dear")
     assert record.lease == claimed.operation.lease
     (stale,) = store.record_many(
         [write(operation, observed(), fence=fence_of(claimed), basis=claimed.operation, due=after(60))]
@@ -312,6 +389,83 @@ def test_a_true_copy_gives_the_same_record(store: Store) -> None:
     assert_whole(store, one.operation_id, two.operation_id)
 
 
+def test_a_true_copy_spares_the_read(store: Store) -> None:
+    """A busy worker has the record in hand; reading it once more for every poll is half of what a poll costs."""
+    one, two = opened(store, 2)
+    store.record_many([write(two, noted())])
+    writes = [write(one, sent(), basis=one), write(two, sent(), basis=two)]
+    seats = store.database.write(lambda tx: recording.sit(tx, writes))
+    assert seats[one.operation_id].found is one
+    assert seats[two.operation_id].found == store.get(two.operation_id)
+
+
+def test_the_statement_of_a_write_is_compiled_once(store: Store) -> None:
+    """Compiling costs more than running it. Its values are given in this order: the columns, then what guards them."""
+
+    def work(tx: Tx) -> None:
+        found = recording._update(tx, ("version", "state"))
+        assert found.names == ("version", "state", "old_id", "old_version", "old_epoch")
+        assert recording._update(tx, ("version", "state")) is found
+        assert recording._update(tx, ("version",)).names == ("version", "old_id", "old_version", "old_epoch")
+
+    store.database.read(work)
+
+
+def test_a_plan_is_made_for_the_record_as_it_will_be(store: Store) -> None:
+    """What is to be done next follows from what was just learnt."""
+    (operation,) = opened(store)
+    asked: list[Operation] = []
+
+    def plan(record: Operation) -> Plan:
+        asked.append(record)
+        return Plan("observe", after(7), "the test says so")
+
+    store.record_many([write(operation, sent())])
+    (outcome,) = store.record_many([write(operation, accepted("j1"), plan=plan)])
+    (record,) = asked
+    assert (record.state, record.remote_job_id) == (State.ACCEPTED, "j1")
+    assert operation_of(outcome).next == Plan("observe", after(7), "the test says so")
+
+
+def test_a_record_that_changes_under_its_lock_is_not_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write names the version and the take-over that it was judged by; should a lock hold nobody, it is found."""
+    (operation,) = opened(store)
+    real = recording.sit
+
+    def sit(tx: Tx, writes: Any) -> Any:
+        seats = real(tx, writes)
+        tx.cursor.execute("UPDATE operation SET lease_epoch = lease_epoch + 1")
+        return seats
+
+    with monkeypatch.context() as broken:
+        broken.setattr(recording, "sit", sit)
+        with pytest.raises(StoreUnavailable, match="changed under its lock"):
+            store.record_many([write(operation, sent())])
+    assert store.get(operation.operation_id) == operation
+    assert_whole(store, operation.operation_id)
+
+
+# --- what a transaction says of itself --------------------------------------------------------------------------
+
+
+def test_a_transaction_tells_what_it_wrote(store: Store) -> None:
+    """Others are woken, events are counted, and should the answer to a commit be lost, its first event proves it."""
+    one, two = opened(store, 2)
+
+    def noted_by(tx: Tx) -> tuple[Any, ...]:
+        assert recording.record(tx, []) == []
+        recording.record(tx, [write(two, observed())])  # declined
+        before = tx.wakes, tx.events, tx.proof
+        recording.record(tx, [write(two, sent()), write(one, sent()), write(two, noted())])
+        return before, tx.wakes, tx.events, tx.proof
+
+    before, wakes, events, proof = store.database.write(noted_by)
+    assert before == (False, 0, None)
+    assert (wakes, events) == (True, 3)
+    (row,) = store.queries.events(two.operation_id)[1:2]
+    assert proof == (two.operation_id, 2, bytes(row.hash))
+
+
 # --- job ids ----------------------------------------------------------------------------------------------------
 
 
@@ -357,11 +511,71 @@ def test_the_rest_of_a_chain_is_judged_without_the_declined_write(store: Store) 
     assert_whole(store, two.operation_id)
 
 
+def test_a_job_of_an_archived_operation_stays_taken(store: Store) -> None:
+    """What stands for it after it was archived still says whose job that was."""
+    gone = [bound(store, operation, job) for operation, job in zip(opened(store, 2), ("j1", "j2"), strict=True)]
+    store.record_many([write(record, observed("broke", Means.FAILED), plan=no_plan) for record in gone])
+    stones = archiving.heads(store.database, [record.operation_id for record in gone])
+    archiving.bury(store.database, [stone._replace(by="ana", reason="old", file="a.jsonl") for stone in stones])
+    one, two = sent_to(store, 2)
+    held = store.database.read(lambda tx: tx.all(recording._job_holders, jobs=tx.tongue.several({"j1", "j3"})))
+    assert [tuple(row) for row in held] == [("reports", "j1", gone[0].operation_id)]  # not whatever was ever archived
+    outcomes = store.record_many([write(one, accepted("j1")), write(two, accepted("j3"))])
+    error = refusal_of(outcomes[0])
+    assert isinstance(error, JobIdTaken)
+    assert error.other_operation_id == gone[0].operation_id
+    assert operation_of(outcomes[1]).remote_job_id == "j3"
+
+
+def test_what_is_judged_anew_for_a_taken_job_is_judged_alike(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch in which a job id is declined still fences, counts versions and looks at the clock for all the others."""
+    one, two, three, four = opened(store, 4)
+    store.record_many([write(one, sent()), write(one, accepted("j1")), write(two, sent()), write(three, noted())])
+    held = {claimed.operation.operation_id: claimed.operation.lease for claimed in claim(store)}
+    lease = held[four.operation_id]
+    assert lease is not None
+    monkeypatch.setattr(Tx, "clock", lambda _: to_micros(lease.expires_at))
+    outcomes = store.record_many(
+        [
+            write(two, accepted("j1")),
+            write(three, noted(), expected_version=1),
+            write(four, sent(), fence=Fence(lease.owner, lease.epoch), live=True, at=after(-(10**6))),
+        ]
+    )
+    assert [type(refusal_of(outcome)) for outcome in outcomes] == [JobIdTaken, Changed, LeaseLost]
+
+
 def test_job_ids_of_other_providers_do_not_clash(store: Store) -> None:
-    """`1` is a popular job id."""
+    """`1` is a popular job id, and nothing is judged a second time for it."""
     (one,) = opened(store)
     (two,) = opened(store, contract="payouts")
-    assert bound(store, one, "1").remote_job_id == bound(store, two, "1").remote_job_id == "1"
+    assert bound(store, one, "1").remote_job_id == "1"
+    asked: list[Operation] = []
+    store.record_many([write(two, sent())])
+    (outcome,) = store.record_many([write(two, accepted("1"), plan=asked.append)])
+    assert operation_of(outcome).remote_job_id == "1"
+    assert len(asked) == 1
+
+
+def test_a_job_id_is_looked_up_when_it_is_bound_and_not_at_every_poll(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of polls a minute bring the id that is known already."""
+    looked: list[Any] = []
+    real = recording._taken
+
+    def taken(tx: Tx, jobs: Any) -> Any:
+        looked.append(dict(jobs))
+        return real(tx, jobs)
+
+    monkeypatch.setattr(recording, "_taken", taken)
+    (operation,) = opened(store)
+    store.record_many([write(operation, sent())])
+    assert looked == []
+    store.record_many([write(operation, accepted("j1"))])
+    assert looked == [{("reports", "j1"): operation.operation_id}]
+    store.record_many([write(operation, observed()), write(operation, noted())])
+    assert len(looked) == 1
 
 
 def test_two_processes_bind_one_job_id_at_once(store: Store, second: Store) -> None:
@@ -435,7 +649,9 @@ def test_a_value_that_cannot_be_stored_spoils_only_its_own_write(store: Store, e
         store.record_many([write(one, sent())])
     before = store.get(one.operation_id)
     outcomes = store.record_many([write(one, evidence), write(two, sent())])
-    assert isinstance(refusal_of(outcomes[0]), Refused)
+    refusal = refusal_of(outcomes[0])
+    assert isinstance(refusal, Refused)
+    assert str(refusal).startswith(f"the {evidence.kind} of {one.operation_id} cannot be stored: ")
     assert isinstance(outcomes[1], Recorded)
     assert store.get(one.operation_id) == before
     assert_whole(store, one.operation_id)
