@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_type_hints
 
 import typer
 
+from opledger.cli import loaded
+
 if TYPE_CHECKING:
     from opledger.config import Settings
     from opledger.ledger import Ledger
@@ -57,6 +59,7 @@ class Run:
         from opledger.config import load_settings
         from opledger.errors import ConfigWrong, UsageError
 
+        loaded()
         try:
             return load_settings({"db": self.flags.db}, os.environ, Path.cwd())
         except ConfigWrong as error:

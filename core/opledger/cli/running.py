@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opledger.cli import loaded
 from opledger.cli.frame import Run, command, put_json
 from opledger.cli.looking import Op
 
@@ -137,6 +138,7 @@ def demo(
     from opledger.cli import logs
     from opledger.sim.demo import run as play
 
+    loaded()
     logs.configure("error")
     as_json = run.flags.as_json
     terminal = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
@@ -189,5 +191,6 @@ def sim(
             print(f"Its contract file: {contracts or running.base_url + '/_contract/v1'}")
         sys.stdout.flush()
 
+    loaded()
     token = os.environ.get("SIM_TOKEN") or DEFAULT_TOKEN
     asyncio.run(serve(Settings(seed=seed, faults=parse_faults(faults), token=token), port=port, ready=ready))

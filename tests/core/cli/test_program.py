@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opledger.cli import main
+from opledger.cli import main, program
 from opledger.errors import ProviderBroke
 from tests.core.cli.conftest import Terminal
 from tests.core.ledgers import accepted, happens, observed, sent
@@ -38,6 +38,44 @@ def test_without_a_command_there_is_help_and_a_usage_error(terminal: Terminal) -
     assert (done.code, done.out) == (2, "")
     assert "submit" in done.err
     assert terminal("--json").error["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["-h", "show"],
+        ["--json", "--help", "show"],
+        ["--db", "show", "--help"],
+        ["--db=show", "-h", "list"],
+        ["--version", "show", "op_x"],
+        ["--db", "show"],
+        ["shw", "op_x"],
+        ["--wrong", "show"],
+        ["--", "show", "--help"],
+        ["--db", "sqlite:///:memory:", "audit", "--help"],
+        ["--debug", "show", "--help"],
+        ["show", "list"],
+        ["list", "show"],
+    ],
+    ids=" ".join,
+)
+def test_only_the_command_that_is_named_is_built_and_all_else_stays(
+    terminal: Terminal, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Help, guesses at a wrong word and flags before the command know of all commands, as if all had been built."""
+    part = terminal(*words)
+    monkeypatch.setattr(program, "_part", lambda _: program.app)
+    whole = terminal(*words)
+    assert (part.code, part.out, part.err) == (whole.code, whole.out, whole.err)
+
+
+def test_of_a_named_command_no_other_is_built() -> None:
+    """The options of fifty commands would take a twentieth of the time of a short one."""
+    for words in (["show", "op_x"], ["--json", "--db", "list", "show"], ["--db=list", "--debug", "show", "-h"]):
+        (one,) = program._part(program._named(words)).registered_commands
+        assert one.name == "show"
+    assert len(program.app.registered_commands) > 20
 
 
 @pytest.mark.parametrize(
