@@ -173,6 +173,15 @@ def test_room_holds_for_take_overs_too(store: Store) -> None:
     assert claim(store, "w3", full={"reports"}) == []
 
 
+def test_a_dead_workers_operation_comes_before_what_is_due_later(store: Store) -> None:
+    """Where there is room for one, the longest overdue is taken, whether somebody held it or not."""
+    (old,) = opened(store, due=after(-9))
+    claim(store, "w1")
+    expire(store, old)
+    opened(store, due=after(-5))
+    assert ids(claim(store, "w2", room={"reports": 1})) == ids([old])
+
+
 def test_of_a_paused_provider_only_deadlines_are_due(store: Store) -> None:
     """Deadlines are enforced whatever is paused; calls are not made."""
     waiting, overdue = opened(store, 2)

@@ -207,11 +207,14 @@ def test_the_names_of_providers_are_read_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_one_deadline_is_read_for_each_paused_provider(kind: Kind) -> None:
-    """A look costs the same, whatever waits behind the first one."""
-    assert " ORDER BY operation.deadline_at LIMIT ?" in said(claims._first_deadline, kind)
+@pytest.mark.parametrize(
+    ("recipe", "column"), [(claims._first_deadline, "deadline_at"), (claims._pinned, "next_action_at")]
+)
+def test_of_a_provider_only_the_first_operation_is_read(recipe: Recipe, column: str, kind: Kind) -> None:
+    """A look costs the same, whatever waits behind it."""
+    assert f" ORDER BY operation.{column} LIMIT ?" in said(recipe, kind)
     tongue = Tongue(kind)
-    assert 1 in tongue.compile(claims._first_deadline(tongue)).fixed.values()
+    assert [value for value in tongue.compile(recipe(tongue)).fixed.values() if value] == [1]
 
 
 def test_records_are_locked_in_the_order_of_their_ids() -> None:
