@@ -65,6 +65,9 @@ ELSEWHERE = {
     *("cryptography", "jsonschema_rs", "obstore", "prompt_toolkit", "psycopg", "pygments", "structlog"),
     *("opledger.checkpoints", "opledger.receiver", "opledger.service", "opledger.sim", "opledger.tasks"),
     *("opledger.worker", "opledger_console", "sqlalchemy.dialects.postgresql"),
+    *("opledger.edges.sshkeys", "opledger.ledger.health", "opledger.ledger.reviewing", "opledger.ledger.signing"),
+    *("opledger.rules.approval_signatures", "opledger.rules.packet", "opledger.rules.review", "opledger.rules.signers"),
+    "opledger.rules.sshsig",
 }
 """What these commands have no use for. A tenth of their time went into drivers of PostgreSQL for a ledger in a file."""
 

@@ -10,25 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from opledger import config
 from opledger.edges.clock import Clock, new_id
 from opledger.edges.place import acting
 from opledger.errors import Refused, UsageError
 from opledger.ledger.reading import Reading, Span, WaitTimedOut, span
-from opledger.ledger.reviewing import review_of, sharing, shown_to
 from opledger.ledger.shelf import Shelf
-from opledger.ledger.signing import Signing
 from opledger.ledger.submitting import Outcome, Submitting
 from opledger.rules import decide, human
 from opledger.rules import evidence as e
-from opledger.rules.approval_signatures import Sign
 from opledger.rules.contract import Contract
 from opledger.rules.model import Actor, ActorKind, Choice, Operation, State, to_rfc3339, utc
 from opledger.rules.policy import Demand
 from opledger.rules.wishes import Wish
 from opledger.store import Answer, Changed, Provider, Recorded, Store, Write
+
+if TYPE_CHECKING:  # what decisions need is loaded with the first one: most commands only look or submit
+    from opledger.ledger.signing import Signing
+    from opledger.rules.approval_signatures import Sign
 
 __all__ = ["Ledger", "Outcome", "Reading", "Span", "WaitTimedOut", "Wish"]
 
@@ -132,6 +133,8 @@ class Ledger(Reading):
 
     def review(self, operation: str) -> dict[str, Any]:
         """Return what an approver is to look at: the exact request, the guarantees, and what is much like it."""
+        from opledger.ledger.reviewing import review_of
+
         return review_of(self, self.show(operation))
 
     def reject(
@@ -242,6 +245,8 @@ class Ledger(Reading):
 
         Raises Refused where others would be stopped that nobody named.
         """
+        from opledger.ledger.reviewing import sharing
+
         others = sharing(self, op, contract)
         named = {self.show(one).operation_id for one in also} if others else set()
         unnamed = [other.operation_id for other in others if other.operation_id not in named and other.cancel is None]
@@ -253,9 +258,13 @@ class Ledger(Reading):
         return next((other.operation_id for other in others if other.cancel is not None), None)
 
     def _signing(self, sign: Sign | None, by: str | None, reason: str) -> Signing:
+        from opledger.ledger.signing import Signing
+
         return Signing(self, sign, self._who(by).name, human.reason(reason))
 
     def _shown(self, op: Operation) -> Answer:
+        from opledger.ledger.reviewing import shown_to
+
         return shown_to(self, op)
 
     def _who(self, by: str | None) -> Actor:

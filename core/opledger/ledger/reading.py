@@ -9,14 +9,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from opledger import config
 from opledger.edges.clock import Clock, SystemClock
 from opledger.edges.stores import open_store
 from opledger.errors import DatabaseReplaced, Refused, SchemaMismatch, StoreUnavailable, UnknownOperation, UsageError
-from opledger.ledger import health
-from opledger.ledger.health import ALIVE, Check
 from opledger.ledger.results import CheckedResult, checked, under_way
 from opledger.rules import choices as options
 from opledger.rules import escalation, jsontext, wishes
@@ -28,12 +26,14 @@ from opledger.rules.files.contract import parse
 from opledger.rules.guarantees import guarantees
 from opledger.rules.holdups import Blocked, unreached
 from opledger.rules.model import Operation, State
-from opledger.rules.packet import Kept, cited, packet
 from opledger.rules.policy import Demand
 from opledger.rules.shapes import Event, event_of
 from opledger.rules.wishes import Wish
 from opledger.store import Filter, Provider, Store
 from opledger.store.values import WorkerLife
+
+if TYPE_CHECKING:
+    from opledger.ledger.health import Check
 
 LOOK: Final = timedelta(seconds=1)
 """Longest time between two looks at records that are waited for, should a wake-up be missed."""
@@ -162,6 +162,8 @@ class Reading:
 
     def explain(self, operation: str) -> Explanation:
         """Say why an operation is where it is, what happens next and when, and what holds it up."""
+        from opledger.ledger.health import ALIVE  # with webhooks and signers, which few commands need
+
         op = self.show(operation)
         now = self.clock.now()
         rows = self.store.queries.events(op.operation_id, max(op.head_seq - RECENT, 0), limit=RECENT)
@@ -182,6 +184,7 @@ class Reading:
     def packet(self, operation: str) -> dict[str, Any]:
         """Return the escalation packet: all that support or the next person on call needs, sanitised."""
         from opledger.checkpoints import report  # with the library for keys, which few commands need
+        from opledger.rules.packet import Kept, cited, packet
 
         op = self.show(operation)
         events = self.events(op.operation_id)
@@ -348,6 +351,8 @@ class Reading:
 
     def doctor(self) -> tuple[Check, ...]:
         """Return what is well and what is not: contracts, clocks, workers, overdue work."""
+        from opledger.ledger import health
+
         return health.checks(self.store, self.settings, self.clock.now())
 
     # Last, because the name hides Python's own in the rest of the class body.

@@ -38,8 +38,7 @@ DUE = "lease_owner IS NULL AND next_action_at IS NOT NULL"
 class Base(SQLModel, registry=registry(metadata=MetaData(naming_convention=NAMING))):
     """Our own metadata, so that a program that uses SQLModel itself does not mix its tables with ours."""
 
-    # Nobody makes a row from what must be checked first, and validators of all tables take a tenth of a short command.
-    model_config = {"defer_build": True}
+    model_config = {"defer_build": True}  #: no validators, which nobody calls: they would slow every start
 
 
 def _index(name: str, *columns: str, where: str | None = None, unique: bool = False) -> Index:
