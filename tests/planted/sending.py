@@ -137,6 +137,14 @@ def _nobody(*_: Any) -> list[Any]:
 _create = requests.create
 
 
+_lost = answers._lost
+
+
+def _not_asked_to_wait(why: str, facts: Any, **how: Any) -> Any:
+    """Forget when the provider wants to be asked again."""
+    return _lost(why, facts, **{**how, "retry_at": None})
+
+
 def _without_token(op: Any, contract: Any, stored: Any, *, resend: bool = False) -> Any:
     request = _create(op, contract, stored, resend=resend)
     if not resend:
@@ -241,6 +249,11 @@ BUGS: Final = (
         function(claims, "_abandoned", _nobody),
     ),
     # Tokens and their window (F12).
+    Bug(
+        "a provider that lost a create and asks to wait is not waited for",
+        (seeds("I20", faults={"5xx after": 0.5}),),
+        function(answers, "_lost", _not_asked_to_wait),
+    ),
     Bug(
         "the token's window is not looked at",
         (seeds("I4", personalities=("replays-500",), flavours=("header",), cancels=0.0), worlds("window")),

@@ -316,3 +316,16 @@ def test_a_look_up_that_cannot_be_read_proves_nothing(file_stage: Stage, broken:
     assert calls[:5] == ["create", "list", "list", "list", "list"]
     assert len(stage.jobs(operation)) == 1
     stage.honest()
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["not taken", "taken"])
+def test_a_provider_that_asks_to_wait_gets_its_time(stage: Stage, before: bool) -> None:
+    """A create answered with 503 and Retry-After may have arrived: the resend waits as it was asked to (I20)."""
+    busy = {"kind": "create", "status": 503, "body": {}, "headers": {"retry-after": "60"}, "before": before}
+    stage.sim.control(answer_next=busy)
+    operation = stage.submit(_seconds=30)
+    stage.run()
+    first, second = (from_rfc3339(entry["time"]) for entry in stage.wire("create", operation))
+    assert second - first >= timedelta(seconds=60)
+    assert stage.show(operation).state is State.SUCCEEDED
+    assert len(stage.jobs(operation)) == 1

@@ -320,10 +320,13 @@ def _waits(world: World, record: Record) -> None:
             met = [entry for entry in creates if entry.at <= event.moment]
             asked = met[-1].at + met[-1].wait if met and met[-1].effect == "429" else 0.0
             until = max(asked, event.moment + PACE[0])
+        elif event.kind in ("CallLost", "Inconclusive") and event.data.get("status") == 503:
+            met = [entry for entry in record.wire if entry.at <= event.moment and not entry.copy]
+            until = met[-1].at + met[-1].wait
         elif event.kind == "Decided":
             sent, until = -1e9, 0.0
         elif event.kind == "CallSent" and event.data["action"] in ("create", "reconcile"):
-            if event.data["action"] == "create" and event.moment < until - 0.5:
+            if event.data.get("may_create") and event.moment < until - 0.5:
                 world.problem("I20", f"{record.id} {event.seq} leaves {until - event.moment:.1f} s before it may")
             # A resend that came too late gives way at once; what the list does not show then proves nothing.
             late = planned.endswith("resend to learn whether the job was created")

@@ -452,14 +452,10 @@ class World:
         if fault in ("5xx before", "429", "401"):
             entry.number, entry.at, entry.effect = len(self.provider.log), self.loop.now, fault
             self.provider.log.append(entry)
-            reply = self._gate(fault)
-            entry.status = reply.status
-            asked = dict(reply.headers).get("retry-after", "")
-            entry.wait = float(asked) if asked.isdigit() else 0.0
-            return reply
+            return _waited_for(entry, self._gate(fault))
         reply = self.provider.handle(entry, body, query)
         if fault == "5xx after":
-            return error_reply(self.chance.choice((500, 502, 503, 504)), "internal", "Something broke.")
+            return _waited_for(entry, self._broken("internal", "Something broke."))
         if fault == "html":
             return Reply(200, b"<html><body>Sign in</body></html>", (), "text/html")
         return reply
@@ -470,7 +466,12 @@ class World:
         if fault == "429":
             wait = self.chance.choice(("1", "30", "120", "soon", "-3", "999999999"))
             return error_reply(429, "rate_limited", "Too many requests.", ("retry-after", wait))
-        return error_reply(self.chance.choice((500, 502, 503, 504)), "busy", "Not now.")
+        return self._broken("busy", "Not now.")
+
+    def _broken(self, code: str, words: str) -> Reply:
+        status = self.chance.choice((500, 502, 503, 504))
+        asks = len(self.provider.log) % 4 if status == 503 else 0
+        return error_reply(status, code, words, *((("retry-after", str(20 * asks)),) if asks else ()))
 
     def _is_lossy(self, entry: Arrived) -> bool:
         job = self.provider.by_id.get((entry.flavour, entry.job or ""))
@@ -520,6 +521,14 @@ class World:
     def finish(self) -> None:
         """Count what the loop knows."""
         self.steps.timers = self.loop.fired
+
+
+def _waited_for(entry: Arrived, reply: Reply) -> Reply:
+    """Note in the log how an answer ends that the provider's own hand did not make, and how long it asks to wait."""
+    entry.status = reply.status
+    asked = dict(reply.headers).get("retry-after", "")
+    entry.wait = float(asked) if asked.isdigit() else 0.0
+    return reply
 
 
 def _give(future: Any, reply: Reply) -> None:

@@ -68,41 +68,41 @@ def read_create(
     duplicate = not (in_flight or mismatch) and page.holds(idempotency.duplicate_when)
     busy = not (in_flight or mismatch or duplicate) and throttled(page)
     facts = page.facts(call_id, answer)
+    retry_at, hint = wait_until(page)
     if in_flight:
-        retry_at, _ = wait_until(page)
-        return Reading(
-            _lost("the first request under this token is still running", facts, resend=resend, retry_at=retry_at)
-        )
+        why = "the first request under this token is still running"
+        return Reading(_lost(why, facts, resend=resend, retry_at=retry_at, again=retry_at is not None))
     if mismatch:
         why = f"the provider knows token {op.idempotency_token} with another body ({short(page)})"
         return Reading(e.TokenMismatch(**facts, why=why, jobs=_ids(first_id(page, contract.create.job_id))))
     if duplicate:
         return Reading(_duplicate(page, facts, resend=resend))
     if busy:
-        retry_at, hint = wait_until(page)
         why = f"throttled ({hint or short(page)})"
         if resend:
-            return Reading(_lost(why, facts, resend=resend, retry_at=retry_at))
+            return Reading(_lost(why, facts, resend=resend, retry_at=retry_at, again=retry_at is not None))
         return Reading(e.Throttled(**facts, action=Action.CREATE, why=why, retry_at=retry_at))
     status = outcome.status
     if status in CREDENTIALS and status not in contract.create.refused:
         why, pauses = refusal(outcome)
         if resend:
-            again = outcome.answered_at if outcome.renewed else None
-            return Reading(_lost(why, facts, resend=resend, retry_at=again), credentials=pauses)
+            at = outcome.answered_at if outcome.renewed else None
+            return Reading(_lost(why, facts, resend=resend, retry_at=at, again=outcome.renewed), credentials=pauses)
         return Reading(e.Throttled(**facts, action=Action.CREATE, why=why), credentials=pauses)
     if status in contract.create.refused and status not in contract.create.success:
         return Reading(_refused(page, facts, _error_text(page), resend=resend))
     if status in contract.create.success:
         return Reading(_success(page, call_id, answer, resend=resend))
-    return Reading(_lost(redirect_note(page), facts, resend=resend))
+    return Reading(_lost(redirect_note(page), facts, resend=resend, retry_at=retry_at))
 
 
-def _lost(why: str, facts: Mapping[str, Any], *, resend: bool, retry_at: datetime | None = None) -> e.Evidence:
-    """A create without a usable answer: unknown. On a resend the create stays as unknown as it was."""
+def _lost(
+    why: str, facts: Mapping[str, Any], *, resend: bool, retry_at: datetime | None = None, again: bool = False
+) -> e.Evidence:
+    """A create without a usable answer: unknown, on a resend as unknown as before. `again`: it is sent once more."""
     if resend:
-        return e.Inconclusive(**facts, why=why, strategy="resend", next_strategy=retry_at is None, retry_at=retry_at)
-    return e.CallLost(**facts, action=Action.CREATE, why=why)
+        return e.Inconclusive(**facts, why=why, strategy="resend", next_strategy=not again, retry_at=retry_at)
+    return e.CallLost(**facts, action=Action.CREATE, why=why, retry_at=retry_at)
 
 
 def _ids(*found: str | None) -> tuple[str, ...]:
@@ -126,7 +126,8 @@ def _error_text(page: Page) -> str:
 def _refused(page: Page, facts: Mapping[str, Any], why: str, *, resend: bool) -> e.Evidence:
     """A definitive no. To a resend it says nothing sure of the first create, where a look-up can prove its fate."""
     if resend and any(strategy.absence_is_proof for strategy in page.contract.reconcile):
-        return _lost(f"the resend was refused ({why}); a look-up says what became of the first", facts, resend=True)
+        why = f"the resend was refused ({why}); a look-up says what became of the first"
+        return _lost(why, facts, resend=True, retry_at=wait_until(page)[0])
     return e.Refused(**facts, why=why, replay=_replayed(page))
 
 
@@ -135,7 +136,7 @@ def _duplicate(page: Page, facts: Mapping[str, Any], *, resend: bool) -> e.Evide
     job_id = first_id(page, page.contract.create.job_id)
     if job_id is None:
         why = f"the provider says this was created before ({short(page)}); it must be looked up"
-        return _lost(why, facts, resend=resend)
+        return _lost(why, facts, resend=resend, retry_at=wait_until(page)[0])
     return _bound(page, facts, job_id, "resend" if resend else "create", replay=True)
 
 
@@ -150,7 +151,8 @@ def _success(page: Page, call_id: str, answer: str | None, *, resend: bool) -> e
         return e.CompletedInline(**facts)
     job_id = first_id(page, create.job_id)
     if job_id is None:
-        return _lost(f"a success answer without a job id ({short(page)})", facts, resend=resend)
+        why = f"a success answer without a job id ({short(page)})"
+        return _lost(why, facts, resend=resend, retry_at=wait_until(page)[0])
     return _bound(page, facts, job_id, "resend" if resend else "create", replay=_replayed(page))
 
 
@@ -332,12 +334,13 @@ def read_cancel(
     noted = len(page.notes)
     accepted = status in how.success and (how.accepted_when is None or page.holds(how.accepted_when))
     unread = len(page.notes) > noted  # what cannot be read says no more "no" than "yes"
+    retry_at, _ = wait_until(page)
     facts = page.facts(call_id, answer)
+    said = {**facts, "retry_at": retry_at}  # nothing is asked before, whatever the answer means
     if finished:
-        return Reading(e.CancelAnswered(**facts, verdict="already_finished", why=short(page)))
+        return Reading(e.CancelAnswered(**said, verdict="already_finished", why=short(page)))
     if busy and how.idempotent:
-        retry_at, _ = wait_until(page)
-        return Reading(e.Throttled(**facts, action=Action.CANCEL, why=f"throttled ({short(page)})", retry_at=retry_at))
+        return Reading(e.Throttled(**said, action=Action.CANCEL, why=f"throttled ({short(page)})"))
     if status in CREDENTIALS:
         why, pauses = refusal(outcome)
         if how.idempotent and not pauses:
@@ -345,11 +348,11 @@ def read_cancel(
         return Reading(e.CancelAnswered(**facts, verdict="refused", why=why), credentials=pauses)
     if status in how.success:
         verdict = "accepted" if accepted else "unclear" if unread else "refused"
-        return Reading(e.CancelAnswered(**facts, verdict=verdict, why=short(page)))
+        return Reading(e.CancelAnswered(**said, verdict=verdict, why=short(page)))
     if 400 <= status < 500:
         verdict = "unclear" if status in (404, 409, 410) else "refused"
-        return Reading(e.CancelAnswered(**facts, verdict=verdict, why=_error_text(page)))
-    return Reading(e.CallLost(**facts, action=Action.CANCEL, why=redirect_note(page)))
+        return Reading(e.CancelAnswered(**said, verdict=verdict, why=_error_text(page)))
+    return Reading(e.CallLost(**said, action=Action.CANCEL, why=redirect_note(page)))
 
 
 # --- results -----------------------------------------------------------------------------------------------------

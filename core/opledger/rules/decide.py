@@ -19,7 +19,7 @@ from opledger.rules.decisions import AskHuman, Call, Conclude, Decision, Read, W
 from opledger.rules.deliveries import unread
 from opledger.rules.model import TERMINAL, Action, Deadline, Operation, Plan, State
 from opledger.rules.questions import NEVER_ASKED, NEVER_TOLD, QUESTIONS
-from opledger.rules.schedule import backoff, next_poll
+from opledger.rules.schedule import LEAST_GAP, backoff, last_look, next_poll
 
 __all__ = ["AskHuman", "Call", "Conclude", "Decision", "Read", "Wait", "decide", "may_resend", "open_deadline", "plan"]
 
@@ -370,15 +370,23 @@ def _reconcile_time(
     index = usable_strategy(op, contract, now)
     if index is None:
         return now, "no automatic way to find out is left"
-    earliest, asked = now, ""
-    if isinstance(evidence, e.Inconclusive) and evidence.retry_at is not None:
-        earliest, asked = max(evidence.retry_at, now), f"{evidence.why}; "
-    elif isinstance(evidence, e.Inconclusive) or (isinstance(evidence, e.CallLost) and evidence.status is not None):
-        earliest = now + _pause(op, contract, jitter)  # it answered, and badly: asking again at once helps nobody
+    earliest, asked, badly = now, "", False
+    if isinstance(evidence, e.Inconclusive | e.CallLost):
+        if evidence.retry_at is not None:
+            earliest, asked = max(evidence.retry_at, now), f"{evidence.why}; "
+        badly = evidence.status is not None if isinstance(evidence, e.CallLost) else evidence.next_strategy or not asked
+    if badly:  # asking again at once helps nobody, whatever the answer allows
+        earliest = max(earliest, now + _pause(op, contract, jitter))
     # By then the token may be forgotten. What takes the place of the resend has waits of its own.
     then = usable_strategy(op, contract, earliest)
     strategy = contract.reconcile[index if then is None else then]
     because = f"{asked}{strategy.strategy} to learn whether the job was created"
+    if isinstance(evidence, e.Notified | e.CancelRequested) and strategy.strategy == "resend" and op.next is not None:
+        return max(op.next.at or now, now), op.next.because  # news is no leave to send what may create earlier
+    deadline = open_deadline(op)
+    if asked and strategy.strategy != "resend" and deadline is not None:
+        look = last_look(now, (deadline[1],), LEAST_GAP)  # as at a status read: better than never to know
+        earliest = earliest if look is None else min(earliest, now + look)
     visible = _visible_from(op, strategy)
     if visible is not None and visible > earliest:
         return visible, f"a new job may not be visible yet; then {because}"

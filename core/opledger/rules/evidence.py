@@ -128,6 +128,7 @@ class CallLost(Answered):
 
     action: Action = Action.CREATE
     why: str = ""
+    retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +240,7 @@ class CancelAnswered(Answered):
 
     verdict: str = "accepted"  #: accepted, refused, already_finished, unclear
     why: str = ""
+    retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

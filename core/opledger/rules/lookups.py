@@ -75,22 +75,24 @@ def read_page(
     search.pages += 1
     busy = throttled(page)
     facts = page.facts(call_id, answer)
+    retry_at, hint = wait_until(page)
     if busy:
-        retry_at, hint = wait_until(page)
-        return Reading(_inconclusive(strategy, f"throttled ({hint or outcome.status})", facts, retry_at))
+        why = f"throttled ({hint or outcome.status})"
+        return Reading(_inconclusive(strategy, why, facts, retry_at, again=retry_at is not None))
     if outcome.status in CREDENTIALS:
         why, pauses = refusal(outcome)
-        again = outcome.answered_at if outcome.renewed else None
-        return Reading(_inconclusive(strategy, why, facts, again), credentials=pauses)
+        at_once = outcome.answered_at if outcome.renewed else None
+        return Reading(_inconclusive(strategy, why, facts, at_once, again=outcome.renewed), credentials=pauses)
     # An error page is that of a gateway, maybe: it says nothing of our job, whatever its code.
     page_of_html = not page.is_json and content_type(page) == "text/html"
     if strategy.strategy == "get" and outcome.status in (404, 410) and not page_of_html:
         search.facts = facts
         return page
     if not page.ok or not page.is_json:
-        return Reading(_inconclusive(strategy, redirect_note(page), facts))
+        return Reading(_inconclusive(strategy, redirect_note(page), facts, retry_at))
     if not _gather(page, search):
-        return Reading(_inconclusive(strategy, "the look-up answer has another shape than the contract says", facts))
+        why = "the look-up answer has another shape than the contract says"
+        return Reading(_inconclusive(strategy, why, facts, retry_at))
     search.facts = page.facts(call_id, answer)
     return page
 
@@ -212,8 +214,7 @@ def _absent(search: Search, op: Operation, now: datetime, facts: dict[str, Any])
 
 
 def _inconclusive(
-    strategy: Strategy, why: str, facts: dict[str, Any], retry_at: datetime | None = None
+    strategy: Strategy, why: str, facts: dict[str, Any], retry_at: datetime | None = None, *, again: bool = False
 ) -> e.Inconclusive:
-    return e.Inconclusive(
-        **facts, why=why, strategy=strategy.strategy, next_strategy=retry_at is None, retry_at=retry_at
-    )
+    """Nothing more is asked before `retry_at`, and then the same (`again`), or what the contract names next."""
+    return e.Inconclusive(**facts, why=why, strategy=strategy.strategy, next_strategy=not again, retry_at=retry_at)

@@ -205,14 +205,14 @@ def next_poll(
     if poll.max_silence is not None and wait > poll.max_silence * PATIENCE:
         wait = poll.max_silence * PATIENCE
         because += f"; shortened, the provider gives up after {format_duration(poll.max_silence)} without a poll"
-    look = _last_look(now, deadlines, minimum_gap if step <= 0 else max(minimum_gap, min(AT_ONCE, poll.first)))
+    look = last_look(now, deadlines, minimum_gap if step <= 0 else max(minimum_gap, min(AT_ONCE, poll.first)))
     if look is not None and wait > look:
         wait = look
         because += "; brought forward, to look once more before the deadline"
     return now + wait, because
 
 
-def _last_look(now: datetime, deadlines: Sequence[datetime], least: timedelta) -> timedelta | None:
+def last_look(now: datetime, deadlines: Sequence[datetime], least: timedelta) -> timedelta | None:
     """Return the wait until the last read before the nearest deadline, or None where none is ahead.
 
     A deadline so near that the read would follow within `least` has had its last look: the read just made.

@@ -147,6 +147,23 @@ def test_a_create_answered_with_any_status(body: str, resend: bool) -> None:
     assert found == {status: expected_of_create(status, body, resend=resend) for status in ALL_STATUSES}
 
 
+@pytest.mark.parametrize("body", [None, HTML, {"state": "queued"}], ids=["empty", "html", "json"])
+@pytest.mark.parametrize("status", [200, 302, 409, 422, 429, 500, 503])
+def test_whatever_a_create_is_answered_with_the_provider_says_when_to_come_back(status: int, body: Any) -> None:
+    """Retry-After stands beside any status; nothing more is asked before, by whatever way (I20)."""
+    for read in (created, resent):
+        said = read(an_answer(status, body, retry_after="120")).evidence
+        assert isinstance(said, e.Refused) or getattr(said, "retry_at", None) == NOW + seconds(120), said
+
+
+def test_a_resend_that_is_answered_badly_makes_way_for_the_next_strategy() -> None:
+    """To wait is one thing and to learn nothing by a resend another; only who is busy is asked the same again."""
+    for status, again in ((429, True), (503, False), (302, False)):
+        said = resent(an_answer(status, None, retry_after="120")).evidence
+        assert isinstance(said, e.Inconclusive)
+        assert said.next_strategy is not again
+
+
 @pytest.mark.parametrize("status", [None, 200, 422, 503])
 def test_a_create_without_a_whole_answer(status: int | None) -> None:
     """A status line that arrived before the answer broke proves nothing; only "never delivered" does (I5)."""
@@ -942,3 +959,11 @@ def test_no_bytes_break_the_reader(body: bytes, status: int) -> None:
     outcome = an_answer(status, body)
     for reading in (created(outcome), resent(outcome), status_read(outcome), cancelled(outcome), no_result(outcome)):
         assert json.dumps(e.to_data(reading.evidence))
+
+
+@pytest.mark.parametrize("status", [200, 202, 302, 400, 404, 409, 410, 429, 500, 503])
+def test_whatever_a_cancel_is_answered_with_the_provider_says_when_to_come_back(status: int) -> None:
+    """The status read that follows is asked no sooner (I20)."""
+    said = cancelled(an_answer(status, None, retry_after="120")).evidence
+    assert isinstance(said, e.CancelAnswered | e.CallLost | e.Throttled)
+    assert said.retry_at == NOW + seconds(120)

@@ -40,6 +40,7 @@ from opledger.rules.model import (
 )
 from opledger.rules.projection import Entry, project
 from opledger.rules.questions import NEVER_ASKED, NEVER_TOLD, QUESTIONS
+from opledger.rules.schedule import LAST_LOOK
 from tests.support.contracts import GET, LIST, RESEND, a_contract, with_cancel, with_status, with_token
 from tests.support.records import (
     FINGERPRINT,
@@ -668,9 +669,9 @@ def test_news_of_the_job_sends_no_throttled_call_earlier(state: State, news: e.E
     "state", [State.ACCEPTED, State.OBSERVING, State.CANCELLING, State.CREATE_UNKNOWN, State.RESULT_COLLECTING]
 )
 def test_a_notice_makes_a_read_due_now(state: State) -> None:
-    """A webhook brings the next read forward (I18)."""
-    op = in_state(state, next=Plan("observe", T0 + seconds(77), "backoff"))
-    assert planned(op, e.Notified("webhook")).at == T0
+    """A webhook brings the next read forward (I18); a resend is none."""
+    op = in_state(state, next=Plan("observe", T0 + seconds(77), "backoff"), last_sent_at=T0 - seconds(99))
+    assert planned(op, e.Notified("webhook"), a_contract(reconcile=(LIST,))).at == T0
 
 
 @pytest.mark.parametrize(
@@ -898,3 +899,41 @@ def test_an_unknown_word_is_polled_like_any_other() -> None:
     op = in_state(State.OBSERVING)
     unknown = replace(seen("?"), means=Means.UNKNOWN)
     assert planned(op, unknown) == planned(op, seen("running"))
+
+
+# --- what the provider asked to wait for ------------------------------------------------------------------------------
+
+
+def test_after_a_lost_create_nothing_is_sent_before_the_provider_wants_it() -> None:
+    """A gateway that says 503 and Retry-After is asked no sooner, and no sooner than our own pause either (I20)."""
+    op = in_state(State.CREATE_UNKNOWN, last_sent_at=T0)
+    contract = a_contract(reconcile=(RESEND,))
+    asked = planned(op, e.CallLost(why="busy", status=503, retry_at=T0 + seconds(50)), contract)
+    assert (asked.kind, asked.at) == ("reconcile", T0 + seconds(50))
+    assert asked.because == "busy; resend to learn whether the job was created"
+    pause = planned(op, e.CallLost(why="busy", status=503), contract).at
+    assert pause is not None
+    assert pause > T0
+    for soon in (T0 - seconds(9), T0):
+        assert planned(op, e.CallLost(why="busy", status=503, retry_at=soon), contract).at == pause
+        assert planned(op, e.Inconclusive(why="x", next_strategy=True, retry_at=soon), contract).at == pause
+    throttled = e.Inconclusive(why="429", retry_at=T0)
+    assert planned(op, throttled, contract).at == T0  # who says "now" and takes it, means it
+
+
+def test_a_look_up_is_made_before_the_deadline_however_long_the_provider_wants_to_be_left_alone() -> None:
+    """As a status read is: else a person is asked what one more look would have told. Nothing is created for it."""
+    op = in_state(State.CREATE_UNKNOWN, last_sent_at=T0 - seconds(99), create_deadline=T0 + seconds(100))
+    lost = e.CallLost(why="busy", status=503, retry_at=T0 + timedelta(hours=9))
+    look = planned(op, lost, a_contract(reconcile=(LIST,)))
+    assert (look.kind, look.at) == ("reconcile", T0 + seconds(100) - LAST_LOOK)
+    assert planned(op, lost, a_contract(reconcile=(RESEND,))).kind == "deadline"
+
+
+@pytest.mark.parametrize("news", [e.Notified("webhook"), e.CancelRequested("req_1", "ana")], ids=["told", "cancelled"])
+def test_news_is_no_leave_to_send_what_may_create_earlier(news: e.Evidence) -> None:
+    """A delivery brings a look forward, and no resend that the provider asked to wait with (I20)."""
+    waits = Plan("reconcile", T0 + seconds(50), "busy; resend to learn whether the job was created")
+    op = in_state(State.CREATE_UNKNOWN, last_sent_at=T0 - seconds(99), next=waits)
+    assert planned(op, news, a_contract(reconcile=(RESEND,))) == waits
+    assert planned(op, news, a_contract(reconcile=(LIST,))).at == T0

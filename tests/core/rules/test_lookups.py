@@ -328,6 +328,15 @@ def test_refused_credentials_pause_the_provider(status: int) -> None:
     assert "credentials" in inconclusive(reading.evidence).why
 
 
+@pytest.mark.parametrize(
+    "outcome", [an_answer(None, 503, retry_after="40"), an_answer({"x": 1}, 200, retry_after="40")]
+)
+def test_a_look_up_that_failed_waits_as_long_as_asked(outcome: Answer) -> None:
+    """Whatever comes next, and something else does, as this way showed nothing (I20)."""
+    found = inconclusive(looked_up(LIST, outcome).evidence)
+    assert (found.retry_at, found.next_strategy) == (NOW + seconds(40), True)
+
+
 def test_a_throttled_look_up_waits_as_long_as_asked() -> None:
     """The same way is tried again then; without a time the next one is."""
     found = inconclusive(looked_up(LIST, an_answer(None, 429, retry_after="40")).evidence)
