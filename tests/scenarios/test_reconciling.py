@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from opledger.rules import lookups
 from opledger.rules.model import Operation, State, from_rfc3339, to_rfc3339
 from tests.scenarios.stage import Stage
 
@@ -329,3 +330,61 @@ def test_a_provider_that_asks_to_wait_gets_its_time(stage: Stage, before: bool) 
     assert second - first >= timedelta(seconds=60)
     assert stage.show(operation).state is State.SUCCEEDED
     assert len(stage.jobs(operation)) == 1
+
+
+@pytest.mark.parametrize("flavour", ["body", "header"])
+def test_a_busy_gateway_says_nothing_of_what_stands_behind_it(stage: Stage, flavour: str) -> None:
+    """503 with Retry-After reads like 429, and is not "not taken" (I5): the create went through."""
+    if flavour == "body":
+        stage.contract("body", LIST_ONLY)
+    stage.sim.control(answer_next={"kind": "create", "status": 503, "body": {}, "headers": {"retry-after": "30"}})
+    operation = stage.submit(flavour=flavour, _seconds=30)
+    stage.run()
+    assert "CallLost" in stage.kinds(operation)
+    assert "Throttled" not in stage.kinds(operation)
+    assert len(stage.jobs(operation)) == 1
+
+
+NO_WAITS = {'settle = "1s"': 'settle = "0s"', 'visibility_lag = "500ms"': 'visibility_lag = "0s"'}
+SOMEBODY_ELSES = {"id": "job_x", "client_ref": "somebody else", "state": "running"}
+
+
+@pytest.mark.parametrize("status", [404, 410, 500])
+def test_a_page_that_is_missing_is_not_the_end_of_the_list(stage: Stage, status: int) -> None:
+    """A cursor that went stale: what was not read may hold our job, so that nothing is proven (I5)."""
+    stage.contract("body", {**LIST_ONLY, **NO_WAITS})
+    gone = {"kind": "list", "status": status, "body": {"error": {"code": "no_such_page", "message": "?"}}}
+    stage.sim.control(drop_next="create", answer_next=[listed(stage, SOMEBODY_ELSES, following="2"), gone])
+    operation = stage.submit(flavour="body", _seconds=30)
+    stage.run()
+    assert "ProvenAbsent" not in stage.kinds(operation)
+    assert len(stage.wire("create", operation)) == 1
+    stage.honest()
+
+
+def test_a_list_is_as_old_as_its_first_page(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settle time passes while the pages are read: what the first one could not show yet is not absent (I5)."""
+    stage.contract("body", {**LIST_ONLY, **NO_WAITS, 'settle = "1s"': 'settle = "2m"'})
+    read = lookups.read_page
+
+    def slow(*what: Any, **more: Any) -> Any:
+        stage.passes(130)
+        return read(*what, **more)
+
+    monkeypatch.setattr(lookups, "read_page", slow)
+    stage.sim.control(drop_next="create", answer_next=[listed(stage, SOMEBODY_ELSES)])
+    operation = stage.submit(flavour="body", _seconds=600)
+    stage.until_state(operation, State.OBSERVING)
+    assert "ProvenAbsent" not in stage.kinds(operation)
+    assert len(stage.wire("create", operation)) == 1
+
+
+def test_the_first_send_is_remembered_beyond_a_proof_of_absence(stage: Stage) -> None:
+    """The token's window runs from there, whatever was proven since (I4)."""
+    stage.contract("body", LIST_ONLY)
+    stage.sim.control(drop_before_next="create")
+    operation = stage.submit(flavour="body", _seconds=30)
+    stage.run()
+    assert "ProvenAbsent" in stage.kinds(operation)
+    first = next(event for event in stage.ledger.events(operation.operation_id) if event.kind == "CallSent")
+    assert stage.show(operation).first_sent_at == first.at

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
+from typing import Any
 
 import pytest
 
+from opledger.rules import evidence as e
+from opledger.rules.calls import Request
 from opledger.rules.model import State
-from tests.scenarios.stage import Stage
+from opledger.worker.hand import Hand, margin_of
+from tests.scenarios.stage import LEASE, Stage
 
 
 @pytest.mark.parametrize("leap", [3600, 86400 * 365 * 10], ids=["an hour", "ten years"])
@@ -103,3 +108,77 @@ def test_a_cancel_and_a_finish_in_one_moment_are_told_in_order(stage: Stage) -> 
     assert kinds.index("CancelRequested") < len(kinds) - 2
     assert len(stage.wire("cancel")) <= 1
     stage.honest()
+
+
+# --- a store that takes its time --------------------------------------------------------------------------------------
+
+
+def slowly(stage: Stage, work: Callable[..., Any], begun: list[float]) -> Callable[..., Any]:
+    """Let five seconds pass after work of the store is done and before its caller hears of it."""
+
+    def slow(*what: Any) -> Any:
+        begun.append(stage.clock.monotonic())
+        done = work(*what)
+        stage.passes(5)
+        return done
+
+    return slow
+
+
+def test_a_lease_is_counted_from_before_its_claim(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row says when it ends; a holder that counted from the answer on would write and send beyond that (I12)."""
+    begun: list[float] = []
+    ends: list[float] = []
+    send = Hand.send
+
+    async def sent(hand: Hand, *what: Any, **more: Any) -> Any:
+        ends.append(hand.held.ends)
+        return await send(hand, *what, **more)
+
+    monkeypatch.setattr(Hand, "send", sent)
+    stage.submit()
+    monkeypatch.setattr(stage.worker.store, "exchange", slowly(stage, stage.worker.store.exchange, begun))
+    stage.turn()
+    assert ends[0] <= begun[0] + LEASE.total_seconds()
+
+
+def test_a_renewed_lease_is_counted_from_before_its_renewal(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above."""
+    begun: list[float] = []
+    ends: list[float] = []
+    send = Hand.send
+
+    async def sent(hand: Hand, *what: Any, **more: Any) -> Any:
+        await hand.renew()
+        ends.append(hand.held.ends)
+        return await send(hand, *what, **more)
+
+    monkeypatch.setattr(Hand, "send", sent)
+    stage.submit()
+    monkeypatch.setattr(stage.worker.store, "renew", slowly(stage, stage.worker.store.renew, begun))
+    stage.turn()
+    assert ends[0] <= begun[0] + LEASE.total_seconds()
+
+
+def test_a_call_is_cut_to_what_a_slow_permit_left_of_the_lease(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call lasts longer than its lease, also where the permit's commit took most of it (I12)."""
+    stage.contract(changes={'timeout = "3s"': 'timeout = "60s"'}, create="5m")
+    seen: list[tuple[float, float]] = []
+    record, send = Hand.record, Hand.send
+
+    async def slow(hand: Hand, evidence: e.Evidence, *what: Any, **more: Any) -> Any:
+        after = await record(hand, evidence, *what, **more)
+        if isinstance(evidence, e.CallSent):
+            stage.passes(LEASE.total_seconds() - 30)
+        return after
+
+    async def sent(hand: Hand, request: Request, *what: Any, **more: Any) -> Any:
+        seen.append((request.timeout.total_seconds(), hand.held.ends - hand.shop.clock.monotonic()))
+        return await send(hand, request, *what, **more)
+
+    monkeypatch.setattr(Hand, "record", slow)
+    monkeypatch.setattr(Hand, "send", sent)
+    stage.submit()
+    stage.turn()
+    (timeout, left), *_ = seen
+    assert timeout <= left - margin_of(LEASE.total_seconds()) + 0.001
