@@ -26,6 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--good", type=int, metavar="N", help="judge N honest histories that are made up")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
+    if given.good is not None and given.good < 1:
+        parser.error(f"{given.good} histories would judge nothing; give a number of at least 1")
     if given.good is not None:
         from tests.checker.honest import judge_many
 

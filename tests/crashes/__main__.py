@@ -17,6 +17,7 @@ from tests.crashes.broken import BROKEN
 from tests.crashes.lane import Place
 from tests.crashes.report import Run, prove
 from tests.crashes.stories import STORIES
+from tests.support.asking import at_least_one
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,11 +47,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--long", action="store_true", help="all stories, and all pairs on the core stories")
     parser.add_argument("--pairs", action="store_true", help="pairs, too: on the core stories, or on those of --only")
     parser.add_argument("--every-pair", action="store_true", help="also of points between which nothing happens")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth point: a sample")
+    parser.add_argument("--every", type=at_least_one, default=1, metavar="N", help="only every Nth point: a sample")
     parser.add_argument("--at", metavar="PLACES", help="die at this point (number or name), or at these: 7,12")
     parser.add_argument("--broken", choices=sorted(BROKEN), help="plant a fault first")
     parser.add_argument("--prove", action="store_true", help="plant every fault, and see that it is found")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="lanes at a time")
+    parser.add_argument(
+        "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)), metavar="N", help="lanes at a time"
+    )
     parser.add_argument("--list", action="store_true", help="name the stories")
     return parser.parse_args(arguments)
 

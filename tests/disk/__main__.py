@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 
 from tests.disk import programme
+from tests.disk.stories import STORIES
 from tests.disk.vfs import Unreachable, library
+from tests.support.asking import at_least_one, known
 
 SKIPPED = 77
 
@@ -25,7 +27,7 @@ def main() -> int:
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--jobs", type=at_least_one, default=os.cpu_count() or 1)
     parser.add_argument("--images", type=int, help="power: stop after so many (2,000; with --long 100,000)")
     parser.add_argument("--points", type=int, help="faults: points of each story and kind (2; with --long all)")
     parser.add_argument("--at", type=int, help="power: only this point of the trace; faults: only the Nth call")
@@ -36,6 +38,7 @@ def main() -> int:
     parser.add_argument("--trace", type=Path, help="power: a trace that a violation left")
     parser.add_argument("--break", dest="broken", default="", help="damage the product in memory first")
     asked = parser.parse_args()
+    known(parser, asked.only, STORIES)
     try:
         library()
     except Unreachable as error:

@@ -13,6 +13,7 @@ import time
 from tests.fuzz import engine
 from tests.fuzz.ground import Target, corpus, keep
 from tests.fuzz.targets import TARGETS
+from tests.support.asking import above_zero, nothing
 
 LONG = 600.0
 KEPT = 40
@@ -23,7 +24,7 @@ def main() -> int:
     """Fuzz; 1 where a law was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("target", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=above_zero, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--input", metavar="HEX")
@@ -44,6 +45,8 @@ def main() -> int:
         total += report.executions
         if asked.keep:
             _keep(target, report)
+    if not total:
+        return nothing("no input was tried in the time that was given")
     print(f"{total:,} executions of {len(wanted)} targets in {time.monotonic() - began:.0f} s, {bad} findings")
     return min(bad, 1)
 

@@ -13,17 +13,20 @@ from tests.model.designs import DESIGNS, run
 from tests.model.scenarios import SCENARIOS
 from tests.model.search import explore
 from tests.model.world import Model
+from tests.support.asking import at_least_one, known
 
 
 def main() -> int:
     """Run what was asked for; 1 where a law was broken or a broken design was not caught."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
-    parser.add_argument("--depth", type=int, default=10_000)
-    parser.add_argument("--states", type=int, default=1_000_000)
+    parser.add_argument("--depth", type=at_least_one, default=10_000)
+    parser.add_argument("--states", type=at_least_one, default=1_000_000)
     parser.add_argument("--only", default="")
     parser.add_argument("--designs", action="store_true")
     parser.add_argument("--worlds", action="store_true")
     asked = parser.parse_args()
+    designs = [] if asked.worlds else [name for design in DESIGNS for name in (design.scenario, design.name)]
+    known(parser, asked.only, [*([] if asked.designs else SCENARIOS), *designs])
     bad = 0
     if not asked.designs:
         bad += _worlds(asked.only, asked.depth, asked.states)

@@ -16,6 +16,7 @@ from tests.mutation import survivors
 from tests.mutation.change import Mutant
 from tests.mutation.ground import Ground
 from tests.mutation.modules import MODULES, Module
+from tests.support.asking import at_least_one, nothing
 
 SKIPPED = 77
 """As in `tests.support.beside`: this machine has not what it takes."""
@@ -25,7 +26,7 @@ def main(words: list[str] | None = None) -> int:
     """Change what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--only", default="", metavar="NAME,…")
-    parser.add_argument("--every", type=int, default=1, metavar="N")
+    parser.add_argument("--every", type=at_least_one, default=1, metavar="N")
     parser.add_argument("--at", default="", metavar="NUMBER,…")
     parser.add_argument("--within", default="", metavar="FUNCTION", help="the changes of one function or class")
     parser.add_argument("--long", action="store_true")
@@ -57,6 +58,8 @@ def _one(module: Module, wanted: Callable[[Mutant], bool], *, sampled: bool) -> 
     tests = [f"tests/{one}" for one in module.tests]
     ground = Ground(f"opledger.{module.name}", module.path, tests, wanted, script=module.script)
     found = ground.run(lambda line: print(f"  … {line}", file=sys.stderr, flush=True))
+    if not ground.mutants:
+        return nothing(f"no change of {module.name} is meant by that")
     if found.broken:
         print(f"{module.name:24} BROKEN {found.broken}", flush=True)
         return 1

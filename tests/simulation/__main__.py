@@ -20,6 +20,7 @@ from tests.simulation import longform
 from tests.simulation.counts import Counts
 from tests.simulation.run import OPERATIONS, run
 from tests.simulation.world import Outcome, forget_template, template, use_template
+from tests.support.asking import at_least_one
 
 SHORT: Final = 500
 LONG: Final = 1_000_000 // OPERATIONS
@@ -30,10 +31,10 @@ LEAST: Final = {False: 1, True: 100}
 def main() -> int:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--seeds", type=at_least_one)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--long", action="store_true")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=at_least_one, default=2)
     parser.add_argument("--partial", action="store_true", help="do not ask for what only many seeds reach")
     parser.add_argument("--state", type=Path, help="keep there what was reached, and go on from it")
     parser.add_argument("what", nargs="*", help="replay SEED")
