@@ -41,6 +41,8 @@ MODULES: Final = (
     Module("rules.decide", 95, _rules("decide", "explain", "deliveries", "partial"), night=True),
     Module("store.claims", 95, (*STORE, "core/store/test_shares.py"), night=True),
     Module("store.recording", 95, STORE, night=True),
+    Module("rules.reach", 95, _rules("reach")),
+    Module("rules.holdups", 95, _rules("holdups", "explain")),
     Module("rules.contract", 95, CONTRACT, night=True),
     Module("rules.files.contract", 95, CONTRACT),
     Module("rules.files.calls", 95, CONTRACT),

@@ -109,7 +109,13 @@ def test_a_moment_of_a_rate_is_named_with_its_time() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "words"),
-    [(10, "10 calls a second"), (1, "a call a second"), (2.5, "2.5 calls a second"), (0.25, "a call every 4 s")],
+    [
+        (10, "10 calls a second"),
+        (2.5, "2.5 calls a second"),
+        (1.5, "1.5 calls a second"),
+        (1, "a call a second"),
+        (0.25, "a call every 4 s"),
+    ],
 )
 def test_rates_are_said_as_people_say_them(rate: float, words: str) -> None:
     """No fractions of calls."""
@@ -177,3 +183,44 @@ def test_where_all_leave_it_to_others_nobody_does_it() -> None:
     assert found.next.at == soon
     one = holdups.unreached("jobs", [("w-1", soon, "no route to host")])
     assert one.reason.startswith("the only worker that is alive leaves jobs to others")
+
+
+def test_the_first_to_try_again_is_named_whatever_it_is_called() -> None:
+    """By the time, not by the name or by what is wrong with it."""
+    soon, later = NOON + timedelta(seconds=9), NOON + timedelta(seconds=90)
+    found = holdups.unreached("jobs", [("w-1", later, "a"), ("w-2", soon, "b")])
+    assert (found.code, found.until) == ("no_worker_reaches", soon)
+    assert "w-2 tries again" in found.reason
+
+
+def test_workers_are_named_by_how_much_they_have_and_then_by_name() -> None:
+    """Three fit into the sentence; who has nothing is not in it."""
+    alike = taken(Holder("w-3", 1), Holder("w-2", 1), Holder("w-1", 1), Holder("w-0", 0))
+    found = holdups.limit(THREE, alike, NOON)
+    assert found is not None
+    assert "by 3 workers: w-1 (1), w-2 (1), w-3 (1); a place" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("most", "words"),
+    [
+        (1, "the one place that it allows at a time is taken"),
+        (2, "all 2 places that it allows are taken"),
+    ],
+)
+def test_places_are_counted_as_people_count(most: int, words: str) -> None:
+    """One place is not "all 1 places"."""
+    terms = contract(CANCEL + f"[limits]\nconcurrency = {most}\n")
+    found = holdups.limit(terms, taken(Holder("w-1", most)), NOON)
+    assert found is not None
+    assert words in found.reason
+
+
+def test_a_rate_that_allows_several_at_once_is_waited_for_only_where_they_are_used_up() -> None:
+    """What may be sent ahead of its time is not booked up by what was sent so."""
+    quick = contract(CANCEL + '[limits]\nrate = "50/s"\n')
+    assert quick.limits.rate is not None
+    burst = sharing.pace(quick.limits.rate).burst
+    assert burst > 0
+    assert holdups.next_moment(quick, taken(tat=CLOCK + burst), NOON) is None
+    assert holdups.next_moment(quick, taken(tat=CLOCK + burst + 1), NOON) == NOON + timedelta(microseconds=1)

@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from opledger.rules.reach import APART, OBJECTION, REMEMBERED, SECOND, Budget, Row, Tally, Verdict, aside_for, judge
+from opledger.rules.reach import (
+    APART,
+    OBJECTION,
+    REMEMBERED,
+    SECOND,
+    Budget,
+    Judged,
+    Row,
+    Tally,
+    Verdict,
+    aside_for,
+    judge,
+)
 
 NOW = 1_000_000 * SECOND
 BUDGET = Budget(10, 60 * SECOND)
@@ -149,3 +161,91 @@ def test_who_stood_aside_while_the_provider_died_is_no_objection() -> None:
 def test_each_time_it_is_left_for_longer() -> None:
     """Half a minute first, five minutes at most."""
     assert [aside_for(n) // SECOND for n in (0, 1, 2, 3, 4, 1000)] == [30, 60, 120, 240, 300, 300]
+
+
+# --- to the letter ----------------------------------------------------------------------------------------------
+
+
+def test_the_lengths_are_those_that_people_are_told() -> None:
+    """The manual names them, and two workers of different versions must agree on them."""
+    assert (SECOND, OBJECTION, APART, REMEMBERED) == (10**6, 5 * 10**6, 10 * 10**6, 60 * 10**6)
+    assert (Row(), Tally("a").at, Judged(Verdict.GO_ON).why) == (Row(0, 0), 0, "")
+
+
+def test_a_worker_fails_whose_last_success_was_before() -> None:
+    """A success in the very moment of the first failure came after it: both are of the same look."""
+    assert [Tally("a", Row(1, 5), worked_at=at).failing for at in (None, 4, 5, 6)] == [True, True, False, False]
+    assert not Tally("a", worked_at=4).failing
+
+
+def judged(mine: Tally, *others: Tally, **how: Any) -> Judged:
+    """The whole verdict on `mine`."""
+    assert mine.row is not None
+    how.setdefault("alive", 1 + len(others))
+    return judge(how.pop("budget", BUDGET), how.pop("own", mine.row), mine, others, NOW, **how)
+
+
+OLD = fine("z", 4000)
+"""Somebody who succeeded long ago, and has called nobody since."""
+FRESH = Tally("a", Row(40, ago(300)), ago(1))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "mine", "others", "how"),
+    [
+        (Verdict.GO_ON, failing("a", 40, 300), (OLD,), {"budget": Budget(0, 0)}),
+        (Verdict.GO_ON, failing("a", 9, 300), (OLD,), {}),
+        (Verdict.PAUSE, failing("a", 40, 300), (OLD,), {"alive": 1}),
+        (Verdict.GO_ON, FRESH, (OLD,), {}),
+        (Verdict.PAUSE, failing("a", 40, 300), (OLD, failing("b", 3, 20)), {}),
+        (Verdict.GO_ON, failing("b", 1, 2), (OLD, failing("a", 40, 300)), {}),
+        (Verdict.PAUSE, failing("a", 40, 300), (OLD,), {"asides": 1}),
+        (Verdict.STAND_ASIDE, failing("a", 40, 300), (OLD,), {}),
+    ],
+)
+def test_every_verdict_brings_the_last_success_of_anybody(
+    verdict: Verdict, mine: Tally, others: tuple[Tally, ...], how: dict[str, Any]
+) -> None:
+    """A worker forgets by it what failed before, so that it is not told of again."""
+    found = judged(mine, *others, **how)
+    assert (found.verdict, found.worked_at) == (verdict, ago(4000))
+
+
+def test_each_verdict_says_why() -> None:
+    """The sentence stands in the doctor, in the console and in explain."""
+    assert judged(failing("a", 41, 340), alive=2, asides=1).why == (
+        "41 calls in a row failed over 340 s, none succeeded, and no other worker reached it when it was left to them"
+    )
+    assert judged(failing("a", 40, 300), fine("b", 301)).why == (
+        "40 calls in a row failed over 300 s here, and no other worker has called it meanwhile: it is left to them"
+    )
+    # What happened in the same moment came after.
+    assert judged(failing("a", 40, 300), fine("b", 300)).why.endswith("while other workers reach it (b 300 s ago)")
+
+
+def test_who_reached_it_last_is_named() -> None:
+    """Whoever looks into it begins with that host; workers that never reached it are passed over."""
+    never = failing("d", 1, 2)
+    found = judged(failing("a", 40, 300), never, fine("b", 9), fine("c", 2), never)
+    assert found.why.endswith("while other workers reach it (c 2 s ago)")
+    assert found.worked_at == ago(2)
+    assert judged(failing("a", 40, 300), fine("b", -3)).why.endswith("(b 0 s ago)")
+
+
+def test_what_failed_before_anybody_succeeded_is_not_counted() -> None:
+    """Neither before the other's success, nor in its very moment."""
+    assert judged(failing("a", 500, 300), failing("b", 3, 9, worked=10)).verdict is Verdict.GO_ON
+    assert judged(failing("a", 500, 300, worked=300), alive=1).verdict is Verdict.GO_ON
+    nothing = judge(BUDGET, Row(40, ago(300)), Tally("a"), (), NOW, alive=1)
+    assert nothing == Judged(Verdict.GO_ON)
+
+
+def test_what_was_told_a_minute_ago_still_counts() -> None:
+    """To the second; after that nobody stands behind it."""
+    told = failing("z", 500, 4000, last=REMEMBERED / SECOND)
+    assert verdict(failing("a", 9, 600), told, alive=1) is Verdict.PAUSE
+
+
+def test_nobody_objects_to_what_nobody_was_told() -> None:
+    """The others' time to object begins when they can know of it."""
+    assert judged(Tally("a", Row(40, ago(300))), alive=2).verdict is Verdict.GO_ON
