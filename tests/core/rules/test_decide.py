@@ -164,6 +164,7 @@ def test_a_permit_without_an_outcome_means_unknown(
     decision = decide(op, a_contract(), T0 + late, paused=paused)
     assert isinstance(decision, Conclude)
     assert (decision.evidence.kind, decision.cause) == (lost, "recovery")
+    assert not isinstance(decision.evidence, e.CallLost) or decision.evidence.action is action
     after = project(op, Entry(OPERATION_ID, 2, T0 + late, WORKER, decision.evidence, decision.cause))
     assert (after.state, after.open_call) == (then, None)
 
@@ -928,6 +929,10 @@ def test_a_look_up_is_made_before_the_deadline_however_long_the_provider_wants_t
     look = planned(op, lost, a_contract(reconcile=(LIST,)))
     assert (look.kind, look.at) == ("reconcile", T0 + seconds(100) - LAST_LOOK)
     assert planned(op, lost, a_contract(reconcile=(RESEND,))).kind == "deadline"
+    slow = a_contract(reconcile=(LIST,), poll=Poll(first=timedelta(hours=1), max=timedelta(hours=1)))
+    assert planned(op, e.CallLost(why="busy", status=503), slow).kind == "deadline"  # nobody asked for that
+    for_ever = replace(op, create_deadline=None)
+    assert planned(for_ever, lost, a_contract(reconcile=(LIST,))).at == lost.retry_at
 
 
 @pytest.mark.parametrize("news", [e.Notified("webhook"), e.CancelRequested("req_1", "ana")], ids=["told", "cancelled"])
@@ -937,3 +942,5 @@ def test_news_is_no_leave_to_send_what_may_create_earlier(news: e.Evidence) -> N
     op = in_state(State.CREATE_UNKNOWN, last_sent_at=T0 - seconds(99), next=waits)
     assert planned(op, news, a_contract(reconcile=(RESEND,))) == waits
     assert planned(op, news, a_contract(reconcile=(LIST,))).at == T0
+    for unplanned in (None, Plan("reconcile", None, "")):
+        assert planned(replace(op, next=unplanned), news, a_contract(reconcile=(RESEND,))).at == T0
