@@ -8,6 +8,7 @@ same command is given again. Exit 1 where an invariant was broken, or where some
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -94,13 +95,20 @@ def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
             return
         how: dict[str, Any] = {
             "mp_context": get_context("spawn"),
-            "initializer": use_template,
+            "initializer": _begin,
             "initargs": (str(template()),),
         }
         with ProcessPoolExecutor(jobs, **how) as pool:
             yield from pool.map(run, seeds, chunksize=4)
     finally:
         forget_template()
+
+
+def _begin(made: str) -> None:
+    """Begin a process of the pool. What asks for an end reaches the whole group, and one process alone acts on it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    use_template(made)
 
 
 def replay(seed: int) -> int:
