@@ -95,20 +95,20 @@ def outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
             return
         how: dict[str, Any] = {
             "mp_context": get_context("spawn"),
-            "initializer": _begin,
+            "initializer": use_template,
             "initargs": (str(template()),),
         }
         with ProcessPoolExecutor(jobs, **how) as pool:
-            yield from pool.map(run, seeds, chunksize=4)
+            # What asks for an end reaches the whole group: this process acts on it, and those that begin here inherit
+            # that they don't.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+            try:
+                found = pool.map(run, seeds, chunksize=4)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            yield from found
     finally:
         forget_template()
-
-
-def _begin(made: str) -> None:
-    """Begin a process of the pool. What asks for an end reaches the whole group, and one process alone acts on it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    use_template(made)
 
 
 def replay(seed: int) -> int:
