@@ -323,6 +323,8 @@ def _waits(world: World, record: Record) -> None:
         elif event.kind in ("CallLost", "Inconclusive") and event.data.get("status") == 503:
             met = [entry for entry in record.wire if entry.at <= event.moment and not entry.copy]
             until = met[-1].at + met[-1].wait
+        elif event.kind == "ProvenAbsent":
+            until = 0.0  # by a look-up, which the deadline brings forward: after that nothing would be sent any more
         elif event.kind == "Decided":
             sent, until = -1e9, 0.0
         elif event.kind == "CallSent" and event.data["action"] in ("create", "reconcile"):
