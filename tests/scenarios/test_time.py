@@ -125,37 +125,22 @@ def slowly(stage: Stage, work: Callable[..., Any], begun: list[float]) -> Callab
     return slow
 
 
-def test_a_lease_is_counted_from_before_its_claim(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("work", ["exchange", "renew"], ids=["claimed", "renewed"])
+def test_a_lease_is_counted_from_before_it_was_given(stage: Stage, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
     """The row says when it ends; a holder that counted from the answer on would write and send beyond that (I12)."""
     begun: list[float] = []
     ends: list[float] = []
     send = Hand.send
 
     async def sent(hand: Hand, *what: Any, **more: Any) -> Any:
+        if work == "renew":
+            await hand.renew()
         ends.append(hand.held.ends)
         return await send(hand, *what, **more)
 
     monkeypatch.setattr(Hand, "send", sent)
     stage.submit()
-    monkeypatch.setattr(stage.worker.store, "exchange", slowly(stage, stage.worker.store.exchange, begun))
-    stage.turn()
-    assert ends[0] <= begun[0] + LEASE.total_seconds()
-
-
-def test_a_renewed_lease_is_counted_from_before_its_renewal(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As above."""
-    begun: list[float] = []
-    ends: list[float] = []
-    send = Hand.send
-
-    async def sent(hand: Hand, *what: Any, **more: Any) -> Any:
-        await hand.renew()
-        ends.append(hand.held.ends)
-        return await send(hand, *what, **more)
-
-    monkeypatch.setattr(Hand, "send", sent)
-    stage.submit()
-    monkeypatch.setattr(stage.worker.store, "renew", slowly(stage, stage.worker.store.renew, begun))
+    monkeypatch.setattr(stage.worker.store, work, slowly(stage, getattr(stage.worker.store, work), begun))
     stage.turn()
     assert ends[0] <= begun[0] + LEASE.total_seconds()
 
