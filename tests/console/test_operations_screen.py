@@ -449,6 +449,7 @@ async def test_a_database_that_is_away_is_told_and_comes_back(home: Home) -> Non
     """The last picture stays, with the word that it is old; keys that decide say why they do nothing."""
     async with running(home, "operations") as pilot:
         await held(pilot, 3)
+        await sees(pilot, "NO WORKER")  # the frame has its own reader; without a first picture it names no time
         file = home.root / "ledger.db"
         away = file.with_name("away.db")
         ledger = pilot.app.desk._ledger  # type: ignore[attr-defined]

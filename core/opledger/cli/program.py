@@ -181,16 +181,21 @@ def _told(error: Exception) -> Exception:
     )
 
 
-_DEAF: Final = frozenset({"_authorize", "_authorize_archiving", "__del__", "cb"})
-"""Functions that are called where nobody hears what they raise; `cb` lets go of the lock of an import."""
+_DEAF: Final = frozenset(
+    {"_authorize", "_authorize_archiving", "__del__", "cb", "_finalize_fairy", "_close_connection"}
+)
+"""Functions that are called where nobody hears what they raise, or where its trace is logged before anybody does.
+
+`cb` lets go of the lock of an import; the last two are SQLAlchemy's pool, which takes a connection back or closes it.
+"""
 
 
 class _Interrupted:
     """Remembers that Ctrl-C was pressed.
 
     Pressed where Python throws exceptions away (SQLite asks our authorizer, something is finalised), a
-    KeyboardInterrupt would be lost, or come back as a database error that somebody waits out: it is raised a moment
-    later instead.
+    KeyboardInterrupt would be lost, or come back as a database error that somebody waits out, or be printed with its
+    trace by a pool of connections: it is raised a moment later instead.
     """
 
     def __init__(self) -> None:

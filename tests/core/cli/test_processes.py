@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 from opledger.cli import program
 from opledger.sim.contracts import DEFAULT_TOKEN, write_contracts
@@ -116,6 +117,34 @@ def test_a_key_that_nobody_could_hear_is_heard_a_moment_later() -> None:
     finally:
         interrupted.restore()
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("step", ["do_rollback", "do_close"])
+def test_a_key_pressed_while_a_connection_goes_back_prints_no_trace(
+    step: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool logs whatever meets it there, a KeyboardInterrupt too, before it lets it through."""
+    engine = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.NullPool)
+    done = getattr(engine.dialect, step)
+
+    def press(connection: object) -> None:
+        done(connection)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(engine.dialect, step, press)
+    interrupted = program._Interrupted()
+    interrupted.watch()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _read_and_wait(engine)
+    finally:
+        interrupted.restore()
+    assert not caplog.records
+
+
+def _read_and_wait(engine: sqlalchemy.Engine) -> None:
+    engine.raw_connection().close()
+    threading.Event().wait(60)
 
 
 def _holds(pid: int, name: str) -> bool:
