@@ -26,7 +26,7 @@ def test_all_laws_hold_in_every_small_world(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("design", NEAR, ids=lambda one: one.name)
 def test_a_broken_design_is_caught(design: Design) -> None:
-    found = run(design, states=30_000)
+    found = run(design, states=60_000)
     assert found.broken is not None, f"{found.states} worlds, and nobody noticed that {design.name}"
     assert found.trace
 

@@ -165,6 +165,8 @@ def _call_lost(before: Operation, entry: Entry, state: State, changes: Changes) 
     ev = entry.evidence
     assert isinstance(ev, e.CallLost)
     changes["last_error"] = ev.why
+    if ev.action is Action.CREATE:
+        changes["last_sent_at"] = entry.at  # a worker may have stood still between its permit and the first byte
     if ev.action is Action.CANCEL and before.cancel is not None:
         changes["cancel"] = replace(before.cancel, lost=True)
 
@@ -173,8 +175,7 @@ def _not_done(before: Operation, entry: Entry, state: State, changes: Changes) -
     ev = entry.evidence
     assert isinstance(ev, e.NotDelivered | e.Throttled)
     changes["last_error"] = ev.why
-    changes["backoff"] = before.backoff + 1
-    changes["failures"] = before.failures + 1
+    changes["backoff"], changes["failures"] = before.backoff + 1, before.failures + 1
     _attend(before, changes, attention.after_undelivered(before, ev, entry.at))
     if ev.action is Action.CANCEL and before.cancel is not None:
         changes["cancel"] = replace(before.cancel, undelivered=True)
@@ -220,8 +221,9 @@ def _completed_inline(before: Operation, entry: Entry, state: State, changes: Ch
 def _inconclusive(before: Operation, entry: Entry, state: State, changes: Changes) -> None:
     ev = entry.evidence
     assert isinstance(ev, e.Inconclusive)
-    changes["last_error"] = ev.why
-    changes["backoff"] = before.backoff + 1
+    changes["last_error"], changes["backoff"] = ev.why, before.backoff + 1
+    if ev.strategy == "resend":
+        changes["last_sent_at"] = entry.at  # as of a create that was lost
     if ev.next_strategy:
         changes["strategy"] = before.strategy + 1
     if ev.absent and before.absent_since is None:

@@ -706,3 +706,17 @@ def test_remarks_change_nothing_at_all() -> None:
     for remark in (e.Noted("hm"), e.Acknowledged("ana"), e.LeaseTaken("w2", 2, "w1"), e.Notified("webhook")):
         after = story.wait(1).tell(remark)
         assert replace(after, next=before.next, version=before.version, head_seq=before.head_seq) == before
+
+
+def test_a_create_without_an_answer_may_have_left_until_it_was_given_up() -> None:
+    """Its worker may have stood still between permit and bytes: what is to show by then is counted from there (I5)."""
+    sent = a_record(State.CREATE_PENDING, first_sent_at=T0, last_sent_at=T0, open_call=OpenCall("c", Action.CREATE, T0))
+    assert folded(sent, e.CallLost(call_id="c", action=Action.CREATE)).last_sent_at == T0 + seconds(60)
+    call = OpenCall("c", Action.RECONCILE, T0, "resend")
+    again = a_record(State.RECONCILIATION, first_sent_at=T0, last_sent_at=T0, open_call=call)
+    assert folded(again, e.Inconclusive(call_id="c", strategy="resend")).last_sent_at == T0 + seconds(60)
+    assert folded(again, e.Inconclusive(call_id="c", strategy="list")).last_sent_at == T0
+    cancelled = a_record(
+        State.CANCELLING, first_sent_at=T0, last_sent_at=T0, open_call=OpenCall("c", Action.CANCEL, T0)
+    )
+    assert folded(cancelled, e.CallLost(call_id="c", action=Action.CANCEL)).last_sent_at == T0
