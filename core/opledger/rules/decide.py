@@ -322,7 +322,8 @@ def _when(
 ) -> tuple[datetime, str]:
     if isinstance(evidence, _READS) and (op.state in _POLLED or action is Action.OBSERVE):
         return _poll_time(op, contract, evidence, now, jitter)
-    if op.state is State.RESULT_COLLECTING and _brought_no_result(evidence):
+    nothing = isinstance(evidence, e.ReadFailed) or (isinstance(evidence, e.Observed) and not evidence.means.final)
+    if op.state is State.RESULT_COLLECTING and nothing:
         return _poll_time(op, contract, evidence, now, jitter)
     if op.state in TERMINAL and (tries := partial.tries(op, evidence)) is not None:
         return _poll_time(replace(op, backoff=tries), contract, evidence, now, jitter)
@@ -337,10 +338,6 @@ def _when(
     if waits and op.next is not None and op.next.at is not None:
         return max(op.next.at, now), op.next.because  # news of the job is no leave to send an effectful call earlier
     return now, "a person decided" if isinstance(evidence, e.Decided) else f"follows {evidence.kind}"
-
-
-def _brought_no_result(evidence: e.Evidence) -> bool:
-    return isinstance(evidence, e.ReadFailed) or (isinstance(evidence, e.Observed) and not evidence.means.final)
 
 
 def _pause(op: Operation, contract: Contract, jitter: float) -> timedelta:
@@ -377,20 +374,23 @@ def _reconcile_time(
         badly = evidence.status is not None if isinstance(evidence, e.CallLost) else evidence.next_strategy or not asked
     if badly:  # asking again at once helps nobody, whatever the answer allows
         earliest = max(earliest, now + _pause(op, contract, jitter))
-    # By then the token may be forgotten. What takes the place of the resend has waits of its own.
-    then = usable_strategy(op, contract, earliest)
-    strategy = contract.reconcile[index if then is None else then]
+    strategy = _strategy_at(op, contract, earliest, index)
     because = f"{asked}{strategy.strategy} to learn whether the job was created"
     if isinstance(evidence, e.Notified | e.CancelRequested) and strategy.strategy == "resend" and op.next is not None:
         return max(op.next.at or now, now), op.next.because  # news is no leave to send what may create earlier
     deadline = open_deadline(op)
-    if asked and strategy.strategy != "resend" and deadline is not None:
-        look = last_look(now, (deadline[1],), LEAST_GAP)  # as at a status read: better than never to know
-        earliest = earliest if look is None else min(earliest, now + look)
+    look = last_look(now, (deadline[1],), LEAST_GAP) if asked and deadline is not None else None
+    if look is not None and _strategy_at(op, contract, now + look, index).strategy != "resend":
+        earliest = min(earliest, now + look)  # as at a status read: better than never to know
     visible = _visible_from(op, strategy)
     if visible is not None and visible > earliest:
         return visible, f"a new job may not be visible yet; then {because}"
     return earliest, because
+
+
+def _strategy_at(op: Operation, contract: Contract, when: datetime, otherwise: int) -> Strategy:
+    """By then the token may be forgotten. What takes the place of the resend has waits of its own."""
+    return contract.reconcile[otherwise if (then := usable_strategy(op, contract, when)) is None else then]
 
 
 def _visible_from(op: Operation, strategy: Strategy) -> datetime | None:

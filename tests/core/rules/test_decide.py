@@ -935,6 +935,26 @@ def test_a_look_up_is_made_before_the_deadline_however_long_the_provider_wants_t
     assert planned(for_ever, lost, a_contract(reconcile=(LIST,))).at == lost.retry_at
 
 
+@pytest.mark.parametrize("way", [(RESEND, LIST), (LIST, RESEND)], ids=["resend first", "list first"])
+def test_no_resend_takes_the_place_of_a_look_up_that_the_deadline_brings_forward(way: tuple[Strategy, ...]) -> None:
+    """Planned for a time at which the token is forgotten, it would be made while the token still counts (I20)."""
+    contract = replace(with_token(memory=seconds(150)), reconcile=way)
+    assert contract.resend_window is not None
+    sent = T0 + seconds(110) - contract.resend_window
+    op = in_state(
+        State.CREATE_UNKNOWN,
+        first_sent_at=sent,
+        last_sent_at=T0 - seconds(99),
+        create_deadline=T0 + seconds(100),
+        strategy=way.index(RESEND),
+    )
+    lost = e.CallLost(why="busy", status=503, retry_at=T0 + seconds(120))  # by then, the token is forgotten
+    assert planned(op, lost, contract).kind == "deadline"
+    forgotten = replace(op, first_sent_at=T0 + seconds(50) - contract.resend_window)
+    look = planned(forgotten, lost, contract)
+    assert (look.kind, look.at) == ("reconcile", T0 + seconds(100) - LAST_LOOK)
+
+
 @pytest.mark.parametrize("news", [e.Notified("webhook"), e.CancelRequested("req_1", "ana")], ids=["told", "cancelled"])
 def test_news_is_no_leave_to_send_what_may_create_earlier(news: e.Evidence) -> None:
     """A delivery brings a look forward, and no resend that the provider asked to wait with (I20)."""
