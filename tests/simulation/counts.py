@@ -73,6 +73,13 @@ CELLS: Final[Mapping[tuple[str, str], tuple[tuple[str, str], ...]]] = {
     ("3.3", "cancel 2xx, job runs on"): (("ignored", "cancel"),),
     ("3.4", "busy or locked beyond timeout"): (("store busy", "worker"), ("store busy", "approve")),
     ("3.4", "connection lost at COMMIT"): (("commit uncertain", "worker"), ("commit uncertain", "approve")),
+    ("3.4", "commit takes longer than the lease"): (
+        ("commit slow", "worker"), ("told late", "create"), ("told late", "observe"), ("told late", "cancel"),
+    ),
+    ("3.1", "told to end"): (
+        ("told to end", "any"), ("told to end in a call", "create"), ("told to end in a call", "observe"),
+        ("told to end in a call", "cancel"), ("told to end in a call", "collect"),
+    ),
     ("3.5", "wall clock ahead"): (("clock ahead", "any"),),
     ("3.5", "wall clock back"): (("clock back", "any"),),
     ("3.5", "pause beyond lease, before permit"): (("stalled anywhere", "any"),),

@@ -21,7 +21,9 @@ STORE: Final = ("store busy", "commit uncertain")
 TIME: Final = ("clock ahead", "clock back")
 HOOKS: Final = ("hook twice", "hook late", "hook early", "hook lost", "hook forged", "hook stale")
 PEOPLE: Final = ("same id, other body", "two at once", "cancel at the permit")
-ALL: Final = (*NETWORK, *PROCESS, *STORE, *TIME, *HOOKS, *PEOPLE)
+LATER: Final = ("told to end", "told to end in a call", "commit slow", "told late")
+"""Drawn last, so that the others strike as they did before there were these: see `WITHOUT_LATER`."""
+ALL: Final = (*NETWORK, *PROCESS, *STORE, *TIME, *HOOKS, *PEOPLE, *LATER)
 
 _MOST: Final = {
     "401": 0.004,
@@ -33,6 +35,9 @@ _MOST: Final = {
     "stalled at the permit": 0.03,
     "store busy": 0.03,
     "commit uncertain": 0.02,
+    "told to end in a call": 0.03,
+    "commit slow": 0.01,
+    "told late": 0.01,
 }
 _USUAL: Final = 0.12
 
@@ -45,6 +50,10 @@ class Focus:
     flavours: tuple[str, ...] = ()
     faults: Mapping[str, float] = field(default_factory=dict)  #: rates of these, whatever the seed says
     cancels: float = 0.3  #: how many operations somebody cancels
+
+
+WITHOUT_LATER: Final = Focus(faults=dict.fromkeys(LATER, 0.0))
+"""For seeds that found something when there were no such faults: everything happens in them as it did then."""
 
 
 @dataclass
@@ -69,7 +78,7 @@ class Swarm:
     def strikes(self, name: str, random: Random) -> bool:
         """Tell whether it strikes now."""
         rate = self.rates.get(name)
-        if rate is None or not self.on or random.random() >= rate:
+        if not rate or not self.on or random.random() >= rate:
             return False
         self.struck[name] = self.struck.get(name, 0) + 1
         return True

@@ -27,6 +27,7 @@ from opledger.rules.projection import project
 from opledger.sim.contracts import DEFAULT_TOKEN
 from opledger.store.packing import unpack
 from tests.simulation.people import People, Plan
+from tests.simulation.ports import EPOCH
 from tests.simulation.provider import DISHONEST, FINAL, LISTS, MEMORY, OWN, TOKENS, Arrived, Job
 from tests.simulation.world import PHASES, World
 
@@ -319,7 +320,8 @@ def _waits(world: World, record: Record) -> None:
         if event.kind in ("Throttled", "NotDelivered") and event.data.get("action", "create") == "create":
             met = [entry for entry in creates if entry.at <= event.moment]
             asked = met[-1].at + met[-1].wait if met and met[-1].effect == "429" else 0.0
-            until = max(asked, event.moment + PACE[0])
+            came = min(event.moment, (event.at - EPOCH).total_seconds())  # a slow commit is no part of the pause
+            until = max(asked, came + PACE[0])
         elif event.kind in ("CallLost", "Inconclusive") and event.data.get("status") == 503:
             met = [entry for entry in record.wire if entry.at <= event.moment and not entry.copy]
             until = met[-1].at + met[-1].wait

@@ -348,7 +348,7 @@ class People:
         world = self.world
         while True:
             await asyncio.sleep(self.world.chance.expovariate(1 / 25))
-            for fault in ("killed anywhere", "stalled anywhere", "clock ahead", "clock back"):
+            for fault in ("killed anywhere", "stalled anywhere", "clock ahead", "clock back", "told to end"):
                 if world.swarm.strikes(fault, world.chance):
                     self._strike(fault)
 
@@ -369,6 +369,8 @@ class People:
             return
         elif fault == "killed anywhere":
             world.kill(process)
+        elif fault == "told to end":
+            world.tell_to_end(slot)
         else:
             world.loop.stall(process, world.moment(5.0, 150.0))
 

@@ -24,7 +24,7 @@ from opledger.rules.model import Action, Means, State
 from opledger.store import claims
 from opledger.worker.hand import Hand
 from tests.model.designs import Patch, _always, _nothing_settles, _status_404, both, cell, entry, function
-from tests.simulation.faults import Focus
+from tests.simulation.faults import ALL, Focus
 from tests.simulation.run import EVERYTHING, OPERATIONS, run
 from tests.simulation.world import Violation
 
@@ -127,6 +127,18 @@ def _creates_all_the_same(op: Any, contract: Any, now: Any) -> Any:
     return decide.Call(Action.CREATE, "nothing has been accepted yet")
 
 
+def _nothing(tx: Any, owner: str) -> None:
+    """Give no lease back."""
+
+
+async def _no_release(self: Any) -> None:
+    self.released = True
+
+
+async def _uncut(self: Any, request: Any) -> Any:
+    return request
+
+
 async def _forget(self: Any, write: Any) -> None:
     """Keep nothing of an answer that came too late."""
 
@@ -162,6 +174,7 @@ BUGS: Final = (
         function(lookups, "_absent", _nothing_settles),
         frozenset({"I4", "I5"}),
         Focus(("slow-visibility",), ("v1",), {"answer lost": 0.3}, cancels=0.8),
+        first=5,
         quick=True,
     ),
     Bug(
@@ -204,7 +217,21 @@ BUGS: Final = (
     Bug(
         "an answer that comes too late is forgotten",
         function(Hand, "_keep_late", _forget),
-        frozenset({"I17", "I3"}),
+        frozenset({"I17", "I3", "I4", "I5"}),
         Focus((), (), {"stalled before send": 0.3, "answer late": 0.2}),
+    ),
+    Bug(
+        "a worker that ends keeps its leases",
+        both(function(claims, "release_all", _nothing), function(Hand, "release", _no_release)),
+        frozenset({"I12"}),
+        Focus((), (), {**dict.fromkeys(ALL, 0.0), "told to end in a call": 0.2}),
+        quick=True,
+    ),
+    Bug(
+        "nobody looks at the lease once the permit is there",
+        function(Hand, "within_lease", _uncut),
+        frozenset({"I12"}),
+        Focus((), (), {**dict.fromkeys(ALL, 0.0), "told late": 0.2}),
+        quick=True,
     ),
 )

@@ -43,9 +43,16 @@ class SimCommits(Commits):
                 self._world.at_the_permit(write.operation_id, write.evidence)
         self._pile.append(job)
         if not self._under_way:
-            self._under_way = True
-            self._world.loop.in_strand(self._process, self._turn, delay=self._world.moment(0.0005, 0.004))
+            self._begin()
         return job.future
+
+    def _begin(self) -> None:
+        world, self._under_way = self._world, True
+        delay = world.moment(0.0005, 0.004)
+        if world.swarm.strikes("commit slow", world.chance):
+            world.hit("commit slow", "worker")
+            delay += world.moment(0.5, 45.0)
+        world.loop.in_strand(self._process, self._turn, delay=delay)
 
     def close(self) -> None:
         """Do what is left."""
@@ -65,7 +72,18 @@ class SimCommits(Commits):
             return
         if any(isinstance(write.evidence, e.CallSent) for one in writes for write in one.writes):
             world.holds_up(self._process, phase)
+        if world.swarm.strikes("told late", world.chance):
+            world.hit("told late", phase)
+            self._under_way = True  # the one thread that there is waits for the disk
+            world.loop.in_strand(self._process, self._told, settled, delay=world.moment(0.5, 45.0))
+        else:
+            committing._deliver(settled)
+
+    def _told(self, settled: Any) -> None:
+        self._under_way = False
         committing._deliver(settled)
+        if self._pile and not self._under_way:
+            self._begin()
 
 
 class SimReply:

@@ -34,7 +34,7 @@ from opledger.sim.replies import Reply, error_reply
 from opledger.store import Store, open_database
 from opledger.store.packing import unpack
 from opledger.worker import Worker
-from tests.simulation.faults import Swarm
+from tests.simulation.faults import STORE, Swarm
 from tests.simulation.loop import WORLD, Process, current, new_loop
 from tests.simulation.loop import operation as driven
 from tests.simulation.ports import Results, SimClock, replaced
@@ -122,6 +122,7 @@ class Slot:
     process: Process | None = None
     worker: Worker | None = None
     stop: asyncio.Event | None = None
+    told: bool = False  #: to end, as by SIGTERM
 
 
 def template() -> Path:
@@ -247,10 +248,31 @@ class World:
         process.kept.append(slot.worker)
         self.loop.in_strand(WORLD, self.start, slot, delay=self.moment(0.5, 3 * LEASE))
 
+    def tell_to_end(self, slot: Slot) -> None:
+        """Ask a worker to end, as SIGTERM does; another one comes once it has."""
+        if slot.stop is not None and slot.process is not None and not slot.told:
+            self.say(f"{slot.process.name} is told to end")
+            slot.told = True
+            slot.stop.set()
+
+    def _ends_in_a_call(self, process: Process, phase: str) -> None:
+        slot = next((slot for slot in self.slots if slot.process is process), None)
+        if slot is not None and not slot.told and self.swarm.strikes("told to end in a call", self.chance):
+            self.hit("told to end in a call", phase)
+            self.tell_to_end(slot)
+
+    def gone(self, process: Process) -> None:
+        """A worker has ended as it was told to: nothing waits for its leases, where the database took its farewell."""
+        self.say(f"{process.name} has ended")
+        process.dead = True
+        held = self.eyes.execute("SELECT operation_id FROM operation WHERE lease_owner = ?", (process.name,)).fetchall()
+        if held and not any(self.swarm.rates.get(name) for name in STORE):
+            self.problem("I12", f"{process.name} has ended and still holds {', '.join(one for (one,) in held)}")
+
     def start(self, slot: Slot) -> None:
         """Let a worker run."""
         process = Process(f"w{slot.number}")
-        slot.process, slot.stop = process, asyncio.Event()
+        slot.process, slot.stop, slot.told = process, asyncio.Event(), False
         slot.worker = Worker(
             slot.store,
             results=self.results,  # type: ignore[arg-type]
@@ -269,6 +291,9 @@ class World:
         keeping = self.loop.create_task(self._upkeep(worker))
         try:
             await worker.run(stop)
+            if slot.told and not self.loop.is_closed():
+                self.gone(process)
+                self.loop.in_strand(WORLD, self.start, slot, delay=self.moment(0.1, LEASE))
         except StoreUnavailable:
             process.dead = True
             self.loop.in_strand(WORLD, self.start, slot, delay=5.0)
@@ -376,6 +401,7 @@ class World:
         await tell("http11.send_request_headers.started", {})
         self.steps.calls += 1
         self.say(f"{process.name} sends {entry.kind} {entry.path} {(entry.ref or '')[-6:]} {entry.body[:12]}")
+        self._ends_in_a_call(process, phase)
         future = self.loop.create_future()
         query = request.url.partition("?")[2]
         way = (entry, body, query, fault, future, process)
