@@ -551,10 +551,19 @@ def _too_early(world: World, record: Record) -> None:
 
 
 def _absence(world: World, record: Record) -> None:
-    """I5: where absence was proven, there was nothing. What was sent late, after a stall, counts for nothing here."""
+    """I5: where absence was proven, there was nothing. What was sent late, after a stall, counts for nothing here.
+
+    Nor does what no process can know: that the clock was set ahead after the last send, and before the one that looks
+    was there.
+    """
     if any(one.late for one in world.sends if one.operation == record.id):
         return
+    sent = 0.0
     for event in record.events:
+        sent = event.moment if event.data.get("may_create") else sent
+        born = world.born.get(event.actor, 0.0)
+        if any(sent <= leap <= born for leap in world.clock.leaps):
+            continue
         there = [job.id for job in record.jobs if job.created < event.moment - 1.0]
         if event.kind == "ProvenAbsent" and there:
             world.problem("I5", f"{record.id} was said to have no job, and the provider had {there[0]}")

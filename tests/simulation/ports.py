@@ -40,6 +40,7 @@ class SimClock:
         self.step = 0.0
         self.stepped_at = -1.0
         self.back = False
+        self.leaps: list[float] = []  #: when it was set ahead, in true seconds
         self._told = (0.0, EPOCH)
 
     def now(self) -> datetime:
@@ -66,6 +67,8 @@ class SimClock:
         self.step += seconds
         self.stepped_at = self._loop.now
         self.back = self.back or seconds < 0
+        if seconds > 0:
+            self.leaps.append(self._loop.now)
 
 
 class Results:

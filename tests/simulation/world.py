@@ -197,6 +197,7 @@ class World:
         self.people = Process("people")
         self.receiving = Process("receiver")
         self.leases: dict[str, tuple[int, datetime]] = {}
+        self.born: dict[str, float] = {}  #: when each worker started
         self.owners: dict[str, list[tuple[float, str]]] = {}  #: who held an operation, from when on
         self.cancelled: Callable[[str], None] = lambda _: None  #: somebody wants an operation cancelled, now
         self.held_up: dict[Process, int] = {}  #: who stood still between the commit of a permit and its next step
@@ -284,6 +285,7 @@ class World:
             secrets=SecretResolver({"SIM_TOKEN": DEFAULT_TOKEN}),
         )
         process.name = slot.worker.name
+        self.born[process.name] = self.loop.now
         self.say(f"{process.name} starts")
         self.loop.spawn(process, self._working(slot, slot.worker, slot.stop, process))
 
