@@ -244,7 +244,7 @@ class Database:
 
     def _begin(self, cursor: Any) -> None:
         try:
-            cursor.execute(self.side.begin)
+            self.side.start(cursor)
         except Exception:
             raise
         except BaseException:  # somebody pressed Ctrl-C: it may have begun all the same
@@ -277,7 +277,7 @@ class Database:
         try:
             self._writer = self.side.writing(self._ready())
             cursor = self._writer.cursor()
-            cursor.execute(self.side.begin)
+            self.side.start(cursor)
             tx = Tx(cursor, self.tongue, self._known)
             # The lock waits for the old session, should it still be at work on that commit.
             tx.all(_lock_operation, operation_id=operation_id)

@@ -87,6 +87,10 @@ class PostgresServer:
     def prepare(self, *, create: bool) -> None:
         """Nothing: the database is made by its administrator."""
 
+    def start(self, cursor: Any) -> None:
+        """Begin a transaction that writes; its locks come with its statements."""
+        cursor.execute(self.begin)
+
     def present(self) -> None:
         """Nothing: a session knows its database."""
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -225,6 +226,24 @@ def test_a_locked_file_is_waited_for_and_then_reported(ledger: Store, monkeypatc
         assert ledger.get(operation.operation_id) == operation  # reading goes on
         other.execute("ROLLBACK")
     assert operation_of(ledger.record_many([write(operation, sent())])[0]).version == 2
+
+
+def test_the_lock_of_a_file_is_asked_for_again_at_once(ledger: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's own wait grows to a tenth of a second; whoever commits often has the lock again long before it ends."""
+    (operation,) = opened(ledger)
+    waits: list[float] = []
+    with closing(sqlite3.connect(path_of(ledger), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 7:
+                other.execute("ROLLBACK")
+
+        monkeypatch.setattr(sqlite, "time", SimpleNamespace(sleep=sleep))
+        assert operation_of(ledger.record_many([write(operation, sent())])[0]).version == 2
+    assert waits == [sqlite.AGAIN_MS / 1_000] * 7
+    assert waits[0] <= 0.001
 
 
 def test_a_write_is_tried_again_as_a_whole(ledger: Store, monkeypatch: pytest.MonkeyPatch) -> None:
