@@ -11,7 +11,10 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from tests.bench.provider import Provider
 
 Figures = dict[str, float]
 
-PARTS = ["polls", "submit", "waiting", "late", "crowd", "two", "audit", "collect", "webhooks", "memory"]
+PARTS = ["polls", "submit", "beside", "waiting", "late", "crowd", "two", "audit", "collect", "webhooks", "memory"]
 
 
 def contest(name: str, base_url: str, count: int, *more: str) -> Figures:
@@ -101,25 +104,70 @@ def beside_others(count: int, rounds: int, rivals: Sequence[str], *, postgres: b
         peers.contest(count, rounds, rivals, ours, server, _fresh)
 
 
-def two_workers(count: int, rounds: int) -> None:
-    """One worker and two on the same work, on PostgreSQL."""
-    from tests.support.server import private_postgres
+def two_workers(count: int, rounds: int, databases: Sequence[tuple[str, str | None]]) -> None:
+    """One worker and two on the same work, beside the hand-written loop, which has one process."""
 
-    def prepare(folder: Path, base_url: str, url: str) -> None:
-        with contestants.open_ledger(folder, base_url, url) as ledger:
-            contestants.submit(ledger, count)
+    def alone() -> float:
+        with Provider() as provider:
+            return contest("hand", provider.base_url, count)["wall"]
 
-    print(f"\ntwo workers against one, PostgreSQL, N = {count}, {rounds} rounds (median)")
-    pairs = []
-    with private_postgres() as server:
-        for _ in range(rounds):
-            one, two = (scale.together(lambda: _fresh(server), prepare, workers) for workers in (1, 2))
-            pairs.append((one, two))
-    say("", "seconds", "workers' CPU, s", "server's CPU, s", "times as fast")
-    for place, label in enumerate(("one worker", "two workers")):
-        figures = medians([pair[place] for pair in pairs])
-        ratio = statistics.median(pair[0]["wall"] / pair[place]["wall"] for pair in pairs)
-        say(label, *(f"{figures[name]:.1f}" for name in ("wall", "workers", "server")), f"{ratio:.2f}")
+    print(f"\none worker and two, N = {count}, {rounds} rounds (median)")
+    say("", "polls/s", "CPU s/1000 polls", "server's CPU", "times as fast", "of the loop")
+    runs: dict[str, list[tuple[float, list[Figures]]]] = {}
+    for _ in range(rounds):
+        for label, server in databases:
+            fresh = partial(_url, server)
+            runs.setdefault(label, []).append(
+                (alone(), [scale.together(fresh, partial(_fill, count), n) for n in (1, 2)])
+            )
+    for label, measured in runs.items():
+        for place, workers in enumerate(("one worker", "two workers")):
+            figures = medians([found[place] for _, found in measured])
+            faster = statistics.median(found[0]["wall"] / found[place]["wall"] for _, found in measured)
+            ratio = statistics.median(loop / found[place]["wall"] for loop, found in measured)
+            per = 5 * count / 1000
+            say(
+                f"{label}, {workers}",
+                f"{5 * count / figures['wall']:.0f}",
+                f"{figures['workers'] / per:.2f}",
+                f"{figures['server'] / per:.2f}" if figures["server"] else "",
+                f"{faster:.2f}",
+                f"{ratio:.2f}",
+            )
+
+
+def _url(server: str | None, folder: Path) -> str:
+    return f"sqlite:///{folder / 'ledger.db'}" if server is None else _fresh(server)
+
+
+def beside_workers(count: int, databases: Sequence[tuple[str, str | None]]) -> None:
+    """How long single submits take while workers write to the same database without a pause."""
+    print(f"\nsubmits beside busy workers, N = {count}")
+    say("", "p50", "p99", "the longest")
+    for label, server in databases:
+        for workers in (1, 2):
+            times: list[float] = []
+            scale.together(partial(_url, server), partial(_fill, count), workers, partial(_submit_some, times))
+            times.sort()
+            p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
+            figures = (f"{seconds * 1000:.1f} ms" for seconds in (p50, p99, times[-1]))
+            say(f"{label}, {workers} worker{'s' if workers > 1 else ''}", *figures)
+
+
+def _fill(count: int, folder: Path, base_url: str, url: str) -> None:
+    with contestants.open_ledger(folder, base_url, url) as ledger:
+        contestants.submit(ledger, count)
+
+
+def _submit_some(times: list[float], folder: Path, base_url: str, url: str) -> None:
+    """One submit every 20 ms, for as long as workers are busy with what was there before."""
+    with contestants.open_ledger(folder, base_url, url) as ledger:
+        end = time.perf_counter() + 5
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            ledger.submit("bench", {"n": -len(times) - 1})
+            times.append(time.perf_counter() - began)
+            time.sleep(0.02)
 
 
 def submits(rounds: int) -> None:
@@ -157,6 +205,19 @@ def modelled(*, postgres: bool) -> bool:
         return model.report(lambda: _fresh(server))
 
 
+@contextmanager
+def databases(*, postgres: bool) -> Iterator[Sequence[tuple[str, str | None]]]:
+    """What is measured on: a file, and an own PostgreSQL server."""
+    file: tuple[str, str | None] = ("opledger, SQLite FULL", None)
+    if not postgres:
+        yield [file]
+        return
+    from tests.support.server import private_postgres
+
+    with private_postgres() as server:
+        yield [file, ("opledger, PostgreSQL", server)]
+
+
 def main() -> None:
     """Run what was asked for; everything without arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
@@ -174,17 +235,14 @@ def main() -> None:
     parser.add_argument("--rivals", nargs="*", default=[], help="of peers: only these, such as dbos")
     chosen = parser.parse_args()
     parts = chosen.parts or PARTS
-    if "polls" in parts:
-        databases: list[tuple[str, str | None]] = [("opledger, SQLite FULL", None)]
-        if chosen.no_postgres:
-            for count in chosen.count:
-                polls(count, chosen.rounds, databases)
-        else:
-            from tests.support.server import private_postgres
-
-            with private_postgres() as server:
-                for count in chosen.count:
-                    polls(count, chosen.rounds, [*databases, ("opledger, PostgreSQL", server)])
+    if {"polls", "two", "beside"} & set(parts):
+        with databases(postgres=not chosen.no_postgres) as each:
+            for count in chosen.count if "polls" in parts else ():
+                polls(count, chosen.rounds, each)
+            if "two" in parts:
+                two_workers(max(chosen.count), chosen.rounds, each)
+            if "beside" in parts:
+                beside_workers(max(chosen.count), each)
     if "peers" in parts:
         beside_others(chosen.count[0], chosen.rounds, chosen.rivals, postgres=not chosen.no_postgres)
     if "submit" in parts:
@@ -195,8 +253,6 @@ def main() -> None:
         scale.punctuality(contest, say, chosen.open_jobs)
     if "crowd" in parts:
         scale.crowds(contest, say, chosen.crowds, chosen.keep)
-    if "two" in parts and not chosen.no_postgres:
-        two_workers(max(chosen.count), chosen.rounds)
     if "audit" in parts:
         audit.contest(chosen.events, chosen.rounds)
     if "collect" in parts:

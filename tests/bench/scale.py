@@ -205,10 +205,18 @@ def crowds(contest: Callable[..., Figures], say: Say, counts: Sequence[int], kee
             )
 
 
-def together(fresh: Callable[[], str], prepare: Callable[[Path, str, str], None], workers: int) -> Figures:
-    """Have some workers drive one ledger on PostgreSQL: how long until nothing is due, and whose CPU it took."""
+def together(
+    fresh: Callable[[Path], str],
+    prepare: Callable[[Path, str, str], None],
+    workers: int,
+    beside: Callable[[Path, str, str], None] = lambda *_: None,
+) -> Figures:
+    """Have some workers drive one ledger, and do something `beside` them in this process.
+
+    How long until nothing is due, and whose CPU it took: theirs, and that of the database server where there is one.
+    """
     with tempfile.TemporaryDirectory(prefix="opledger-bench-") as scratch, Provider() as provider:
-        folder, url = Path(scratch), fresh()
+        folder, url = Path(scratch), fresh(Path(scratch))
         prepare(folder, provider.base_url, url)
         command = [sys.executable, "-m", "tests.bench.contestants", "drive", provider.base_url, "0"]
         children = [
@@ -229,7 +237,7 @@ def together(fresh: Callable[[], str], prepare: Callable[[Path, str, str], None]
         for child in children:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-        served = server_cpu(url)
+        served = _served(url)
         for child in children:
             assert child.stdin is not None
             child.stdin.write("go\n")
@@ -237,6 +245,7 @@ def together(fresh: Callable[[], str], prepare: Callable[[Path, str, str], None]
         readers = [threading.Thread(target=whole, args=(child,)) for child in children]
         for reader in readers:
             reader.start()
+        beside(folder, provider.base_url, url)
         for reader in readers:
             reader.join()
         for child in children:
@@ -244,5 +253,9 @@ def together(fresh: Callable[[], str], prepare: Callable[[Path, str, str], None]
         return {
             "wall": max(one["wall"] for one in found),
             "workers": sum(one["cpu"] for one in found),
-            "server": server_cpu(url) - served,
+            "server": _served(url) - served,
         }
+
+
+def _served(url: str) -> float:
+    return server_cpu(url) if url.startswith("postgresql") else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from opledger.rules import answers, decide, lookups, pages, requests, results, states
@@ -40,7 +41,7 @@ from tests.simulation.planted import _whosever
 _LOST: Final = {"answer lost": 0.3}
 _create, _status, _cancel, _means = answers.read_create, answers.read_status, answers.read_cancel, pages.means_of
 _failed_read, _refused, _matches, _absent = answers._failed_read, answers._refused, lookups._matches, lookups._absent
-_text_id, _refusal = pages.text_id, pages.refusal
+_text_id, _refusal, _reconcile_time = pages.text_id, pages.refusal, decide._reconcile_time
 
 
 def _no_answer_is_no(outcome: Any, op: Any, contract: Any, **facts: Any) -> answers.Reading:
@@ -103,8 +104,10 @@ def _no_settling(search: Any, op: Any, now: Any, facts: Any) -> e.Evidence:
     return _absent(replace(search, strategy=strategy), op, now, facts)
 
 
-def _without_lag(op: Any, strategy: Any) -> None:
+def _without_lag(op: Any, contract: Any, *rest: Any) -> Any:
     """Look at once, whether a new job can be seen already or not."""
+    ways = tuple(replace(strategy, visibility_lag=timedelta(0)) for strategy in contract.reconcile)
+    return _reconcile_time(op, replace(contract, reconcile=ways), *rest)
 
 
 def _one_page(*_: Any) -> None:
@@ -311,7 +314,7 @@ BUGS: Final = (
     Bug(
         "the visibility lag is not waited for",
         (seeds("I20", flavours=("v1",), faults=_LOST, cancels=0.8),),
-        function(decide, "_visible_from", _without_lag),
+        function(decide, "_reconcile_time", _without_lag),
     ),
     Bug(
         "page 2 is not read",

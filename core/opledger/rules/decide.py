@@ -376,25 +376,22 @@ def _reconcile_time(
         earliest = max(earliest, now + _pause(op, contract, jitter))
     strategy = _strategy_at(op, contract, earliest, index)
     because = f"{asked}{strategy.strategy} to learn whether the job was created"
-    if isinstance(evidence, e.Notified | e.CancelRequested) and strategy.strategy == "resend" and op.next is not None:
-        return max(op.next.at or now, now), op.next.because  # news is no leave to send what may create earlier
+    # News is no leave to send what may create earlier, nor for a look-up that such a resend may follow.
+    resends = may_resend(op, contract, now) and any(each.strategy == "resend" for each in contract.reconcile)
+    cancelled = isinstance(evidence, e.CancelRequested) and strategy.strategy == "resend"
+    if op.next is not None and (cancelled or (resends and isinstance(evidence, e.Notified))):
+        return max(op.next.at or now, now), op.next.because
     deadline = open_deadline(op)
     look = last_look(now, (deadline[1],), LEAST_GAP) if asked and deadline is not None else None
     if look is not None and _strategy_at(op, contract, now + look, index).strategy != "resend":
         earliest = min(earliest, now + look)  # as at a status read: better than never to know
-    visible = _visible_from(op, strategy)
-    if visible is not None and visible > earliest:
-        return visible, f"a new job may not be visible yet; then {because}"
+    if strategy.strategy != "resend" and op.last_sent_at is not None:
+        visible = op.last_sent_at + strategy.visibility_lag  # a look-up can first be trusted to show a new job
+        if visible > earliest:
+            return visible, f"a new job may not be visible yet; then {because}"
     return earliest, because
 
 
 def _strategy_at(op: Operation, contract: Contract, when: datetime, otherwise: int) -> Strategy:
     """By then the token may be forgotten. What takes the place of the resend has waits of its own."""
     return contract.reconcile[otherwise if (then := usable_strategy(op, contract, when)) is None else then]
-
-
-def _visible_from(op: Operation, strategy: Strategy) -> datetime | None:
-    """When a look-up can first be trusted to show a job that our last send created."""
-    if strategy.strategy == "resend" or op.last_sent_at is None:
-        return None
-    return op.last_sent_at + strategy.visibility_lag

@@ -962,5 +962,11 @@ def test_news_is_no_leave_to_send_what_may_create_earlier(news: e.Evidence) -> N
     op = in_state(State.CREATE_UNKNOWN, last_sent_at=T0 - seconds(99), next=waits)
     assert planned(op, news, a_contract(reconcile=(RESEND,))) == waits
     assert planned(op, news, a_contract(reconcile=(LIST,))).at == T0
+    looks = Plan("reconcile", T0 + seconds(50), "busy; list to learn whether the job was created")
+    for way in ((RESEND, LIST), (LIST, RESEND)):  # what is tried next, should the list not tell
+        both = replace(op, strategy=way.index(LIST), next=looks)
+        told = planned(replace(both, first_sent_at=T0 - seconds(99)), news, a_contract(reconcile=way))
+        assert (told.at == T0 + seconds(50)) is isinstance(news, e.Notified)  # a wanted cancel is no resend's leave
+        assert planned(replace(both, first_sent_at=T0 - timedelta(days=9)), news, a_contract(reconcile=way)).at == T0
     for unplanned in (None, Plan("reconcile", None, "")):
         assert planned(replace(op, next=unplanned), news, a_contract(reconcile=(RESEND,))).at == T0
