@@ -112,7 +112,7 @@ def two_workers(count: int, rounds: int, databases: Sequence[tuple[str, str | No
             return contest("hand", provider.base_url, count)["wall"]
 
     print(f"\none worker and two, N = {count}, {rounds} rounds (median)")
-    say("", "polls/s", "CPU s/1000 polls", "server's CPU", "times as fast", "of the loop")
+    say("", "polls/s", "CPU s/1000", "server s/1000", "times as fast", "of the loop")
     runs: dict[str, list[tuple[float, list[Figures]]]] = {}
     for _ in range(rounds):
         for label, server in databases:
