@@ -319,7 +319,8 @@ def _waits(world: World, record: Record) -> None:
     for event in record.events:
         if event.kind in ("Throttled", "NotDelivered") and event.data.get("action", "create") == "create":
             met = [entry for entry in creates if entry.at <= event.moment]
-            asked = met[-1].at + met[-1].wait if met and met[-1].effect == "429" else 0.0
+            # Of this attempt: where nothing was delivered, the last answer on the wire is one of an earlier attempt.
+            asked = met[-1].at + met[-1].wait if met and met[-1].effect == "429" and met[-1].at >= sent else 0.0
             came = min(event.moment, (event.at - EPOCH).total_seconds())  # a slow commit is no part of the pause
             until = max(asked, came + PACE[0])
         elif event.kind in ("CallLost", "Inconclusive") and event.data.get("status") == 503:
