@@ -31,7 +31,7 @@ from tests.model.designs import (
 from tests.planted.bug import Bug
 from tests.planted.looks import death, inputs, seeds
 from tests.planted.looks import states as worlds
-from tests.simulation.planted import _trusting
+from tests.simulation.planted import _nothing, _trusting
 
 _HOOKS: Final = ("v1", "header")
 _match, _put, _plan = Deliveries._match, Intake.put, decide.plan
@@ -63,10 +63,6 @@ def _none_waits(self: Any) -> int:
 
 def _any_signature(*_: Any) -> Any:
     return [lambda *_: True]
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    """Find nothing wrong."""
 
 
 def _no_demand(*_: Any, **__: Any) -> policy.Demand:

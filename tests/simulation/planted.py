@@ -127,8 +127,8 @@ def _creates_all_the_same(op: Any, contract: Any, now: Any) -> Any:
     return decide.Call(Action.CREATE, "nothing has been accepted yet")
 
 
-def _nothing(tx: Any, owner: str) -> None:
-    """Give no lease back."""
+def _nothing(*_: Any, **__: Any) -> None:
+    """Leave undone what was to be done."""
 
 
 async def _no_release(self: Any) -> None:

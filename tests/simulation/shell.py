@@ -82,7 +82,7 @@ class SimCommits(Commits):
     def _told(self, settled: Any) -> None:
         self._under_way = False
         committing._deliver(settled)
-        if self._pile and not self._under_way:
+        if self._pile:
             self._begin()
 
 

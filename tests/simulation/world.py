@@ -122,7 +122,6 @@ class Slot:
     process: Process | None = None
     worker: Worker | None = None
     stop: asyncio.Event | None = None
-    told: bool = False  #: to end, as by SIGTERM
 
 
 def template() -> Path:
@@ -251,14 +250,15 @@ class World:
 
     def tell_to_end(self, slot: Slot) -> None:
         """Ask a worker to end, as SIGTERM does; another one comes once it has."""
-        if slot.stop is not None and slot.process is not None and not slot.told:
+        if slot.stop is not None and slot.process is not None and not slot.stop.is_set():
             self.say(f"{slot.process.name} is told to end")
-            slot.told = True
             slot.stop.set()
 
     def _ends_in_a_call(self, process: Process, phase: str) -> None:
         slot = next((slot for slot in self.slots if slot.process is process), None)
-        if slot is not None and not slot.told and self.swarm.strikes("told to end in a call", self.chance):
+        if slot is None or slot.stop is None or slot.stop.is_set():
+            return
+        if self.swarm.strikes("told to end in a call", self.chance):
             self.hit("told to end in a call", phase)
             self.tell_to_end(slot)
 
@@ -273,7 +273,7 @@ class World:
     def start(self, slot: Slot) -> None:
         """Let a worker run."""
         process = Process(f"w{slot.number}")
-        slot.process, slot.stop, slot.told = process, asyncio.Event(), False
+        slot.process, slot.stop = process, asyncio.Event()
         slot.worker = Worker(
             slot.store,
             results=self.results,  # type: ignore[arg-type]
@@ -293,9 +293,8 @@ class World:
         keeping = self.loop.create_task(self._upkeep(worker))
         try:
             await worker.run(stop)
-            if slot.told and not self.loop.is_closed():
-                self.gone(process)
-                self.loop.in_strand(WORLD, self.start, slot, delay=self.moment(0.1, LEASE))
+            self.gone(process)
+            self.loop.in_strand(WORLD, self.start, slot, delay=self.moment(0.1, LEASE))
         except StoreUnavailable:
             process.dead = True
             self.loop.in_strand(WORLD, self.start, slot, delay=5.0)

@@ -322,8 +322,7 @@ def _when(
 ) -> tuple[datetime, str]:
     if isinstance(evidence, _READS) and (op.state in _POLLED or action is Action.OBSERVE):
         return _poll_time(op, contract, evidence, now, jitter)
-    nothing = isinstance(evidence, e.ReadFailed) or (isinstance(evidence, e.Observed) and not evidence.means.final)
-    if op.state is State.RESULT_COLLECTING and nothing:
+    if op.state is State.RESULT_COLLECTING and _brought_no_result(evidence):
         return _poll_time(op, contract, evidence, now, jitter)
     if op.state in TERMINAL and (tries := partial.tries(op, evidence)) is not None:
         return _poll_time(replace(op, backoff=tries), contract, evidence, now, jitter)
@@ -338,6 +337,10 @@ def _when(
     if waits and op.next is not None and op.next.at is not None:
         return max(op.next.at, now), op.next.because  # news of the job is no leave to send an effectful call earlier
     return now, "a person decided" if isinstance(evidence, e.Decided) else f"follows {evidence.kind}"
+
+
+def _brought_no_result(evidence: e.Evidence) -> bool:
+    return isinstance(evidence, e.ReadFailed) or (isinstance(evidence, e.Observed) and not evidence.means.final)
 
 
 def _pause(op: Operation, contract: Contract, jitter: float) -> timedelta:
@@ -393,5 +396,5 @@ def _reconcile_time(
 
 
 def _strategy_at(op: Operation, contract: Contract, when: datetime, otherwise: int) -> Strategy:
-    """By then the token may be forgotten. What takes the place of the resend has waits of its own."""
+    """Return what is tried then: the token may be forgotten by that time, and what replaces the resend waits longer."""
     return contract.reconcile[otherwise if (then := usable_strategy(op, contract, when)) is None else then]

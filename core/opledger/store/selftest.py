@@ -86,13 +86,13 @@ def try_file(side: SqliteFile) -> Tried:
     count = len(FILE)
     if not went:
         with closing(side.connect(writing=True, guarded=False)) as connection:
-            count += _try_guards(connection, went)
+            count += _try_guards(side, connection, went)
     return Tried(None, owner=True, count=count, open=tuple(went))
 
 
-def _try_guards(connection: sqlite3.Connection, went: list[str]) -> int:
+def _try_guards(side: SqliteFile, connection: sqlite3.Connection, went: list[str]) -> int:
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        side.start(connection.cursor())
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise

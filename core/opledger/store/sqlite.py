@@ -218,8 +218,9 @@ class SqliteFile:
         if guarded:
             # The first use of json_each declares a table inside SQLite; later ones declare nothing.
             connection.execute("SELECT count(*) FROM json_each('[]')").fetchone()
-            if writing:
-                connection.execute("PRAGMA busy_timeout=0")  # `start` waits better
+        if writing:
+            connection.execute("PRAGMA busy_timeout=0")  # the wait for the lock is that of `start`
+        if guarded:
             connection.set_authorizer(_authorize)
 
     def reading(self) -> Engine:
@@ -254,7 +255,7 @@ class SqliteFile:
         engine = create_engine(
             "sqlite://", creator=lambda: self.connect(writing=True, guarded=False), poolclass=NullPool
         )
-        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(self.begin))
+        event.listen(engine, "begin", lambda connection: self.start(connection.connection.cursor()))
         return engine
 
     def writing(self, _engine: Engine) -> sqlite3.Connection:
